@@ -188,6 +188,7 @@ def create_app(settings: Settings) -> FastAPI:
     _add_middleware(app, services)
     add_problem_handlers(app, settings.state_directory)
     _add_routes(app, ROUTERS)
+    dashboard.show_missing_pages(app)
     app.mount("/static/{version}", VersionedFiles(), name="static")
     app.state.render_openapi = document_openapi(app)
     return app

@@ -86,7 +86,13 @@ def parse_time(text: str, option: str, now: datetime) -> datetime:
         raise BadInputError(f"{option}: {text!r} is not a time (valid: {valid})") from None
 
 
-def show(job_id: JobId, as_json: AsJson = False) -> None:
+def show(
+    job_id: JobId,
+    only_document: Annotated[
+        bool, typer.Option("--document", help="Print its job document alone, without what has its default.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Show one job: state and reason, metrics, what to change, derived numbers, events.
 
     What to change comes from the noise of the gradient, the plan, the measured
@@ -106,8 +112,14 @@ def show(job_id: JobId, as_json: AsJson = False) -> None:
         dlrm show job_01J… --json | jq .state
 
         dlrm show job_01J… --json | jq -r .files_at
+
+        dlrm show job_01J… --document > job.toml
     """
     with connect() as client:
+        if only_document:
+            found = client.document(job_id)
+            typer.echo(found.model_dump_json() if as_json else found.toml, nl=as_json)
+            return
         job = client.job(job_id)
         if as_json:
             typer.echo(job.model_dump_json())

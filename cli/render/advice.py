@@ -16,6 +16,8 @@ def print_job_advice(console: Console, advice: JobAdvice) -> None:
             print_line(console, f"   {change.toml}", style="cyan")
     if advice.note is not None:
         print_line(console, advice.note)
+    if advice.is_comparing:
+        print_line(console, "Other plans of the job are being compared: show it again in some seconds for the result.")
 
 
 def _describe_certainty(item: AdvisedItem) -> str:

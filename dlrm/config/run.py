@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
-from dlrm.config.base import MAX_ROWS, MAX_SECONDS, Auto, Config
+from dlrm.config.base import FALSE_IS_NULL, MAX_ROWS, MAX_SECONDS, Auto, Config
 from dlrm.config.errors import invalid
 from dlrm.config.trackers import TrackersConfig
 
@@ -47,9 +47,9 @@ class RunSpec(Config):
     """Share of the training rows that are held out to choose the best model and the end of the run: with data.split
     "hash" one row in so many, rounded, with "tail" the last ones; 0 leaves the choice to the evaluation rows. auto: by
     the number of training rows where epochs is auto, otherwise 0."""
-    patience: Patience | Auto | None = "auto"
-    """Number of evaluations in a row without a better model after which the run ends; null: the run goes to its end.
-    auto: 5 where epochs is auto, otherwise null."""
+    patience: Annotated[Patience | Auto | None, FALSE_IS_NULL] = "auto"
+    """Number of evaluations in a row without a better model after which the run ends; null or false: the run goes to
+    its end. auto: 5 where epochs is auto, otherwise null."""
     keep_model: Literal["best", "last"] = "best"
     """Model that the run leaves: from the evaluation with the lowest log-loss, or from the last step."""
     blend: Blend | Auto = "auto"

@@ -61,16 +61,17 @@ _NOTHING = {
 def advise(facts: Facts) -> JobAdvice:
     """Apply all rules, and return at most MAX_ITEMS pieces of advice, the most important first.
 
-    The document is valid with the changes of each. What would change only fields that a more important one changes is
-    left out.
+    The document is valid with the changes of each. Of those that change the same field, the most important one stays.
     """
     drafts = [draft for rule in RULES if (draft := rule(facts)) is not None and _is_valid(facts, draft)]
     drafts.sort(key=lambda draft: (draft.rank, draft.share), reverse=True)
     chosen, changed = list[Draft](), set[str]()
     for draft in drafts:
-        if not draft.changes or draft.changes.keys() - changed:
+        # Some changes only keep the value that the run had.
+        fields = {field for field, value in draft.changes.items() if value != facts.get(field)}
+        if fields.isdisjoint(changed):
             chosen.append(draft)
-            changed |= draft.changes.keys()
+            changed |= fields
     items = [draft.finish() for draft in chosen[:MAX_ITEMS]]
     return JobAdvice(items=items, note=None if items else _explain_nothing(facts))
 

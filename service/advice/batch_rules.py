@@ -10,7 +10,8 @@ from typing import Any
 
 from dlrm.record import MIN_STEPS_OF_RUN
 from service.advice.draft import Draft, Rank
-from service.advice.facts import Facts
+from service.advice.epochs import MORE_PASSES, change_epochs, lengthen
+from service.advice.facts import Facts, get_field
 from service.advice.wording import format_samples, format_times
 from service.schemas import AdvisedGain
 
@@ -37,6 +38,8 @@ class _Noise:
     useful: int
     own_samples: float
     own_steps: float
+    num_samples: int
+    """Samples that the run has trained on, or will have."""
     source: str
 
     def count_samples(self, batch: int) -> float:
@@ -57,12 +60,13 @@ def advise_smaller_batch(facts: Facts) -> Draft | None:
     samples, steps = noise.count_samples(batch), noise.count_steps(batch)
     if batch >= noise.batch or samples > MAX_SAMPLES:
         return None
-    saved = facts.num_run_samples * (1 - samples)
+    saved = noise.num_samples * (1 - samples)
     times = format_times(noise.batch / noise.scale)
+    epochs, of_run = _rescale_epochs(facts, noise, samples)
     message = (
         f"The batch of {noise.batch:,} is {times} times the noise scale of {format_samples(noise.scale)} samples: at "
-        f"{batch:,} the same loss takes {format_times(1 / samples)} times fewer samples, in {format_times(steps)} "
-        "times as many steps."
+        f"{batch:,} the same loss takes {format_times(1 / samples)} times fewer samples, {of_run}, in "
+        f"{format_times(steps)} times as many steps."
     )
     return Draft(
         "batch_above_noise",
@@ -70,8 +74,9 @@ def advise_smaller_batch(facts: Facts) -> Draft | None:
         1 - samples,
         message,
         "medium",
-        f"{noise.source} The estimate is from the dense parameters alone; another batch needs its own learning rate.",
-        _change_batch(facts, batch),
+        f"{noise.source} The estimate is from the dense parameters alone: embeddings of rare ids may need more epochs. "
+        "Another batch needs its own learning rate.",
+        change_epochs(facts, epochs) | _change_batch(facts, batch),
         AdvisedGain(value=saved, unit="samples", words=f"{format_samples(saved)} samples fewer") if saved else None,
     )
 
@@ -82,17 +87,19 @@ def advise_larger_batch(facts: Facts) -> Draft | None:
     share = 0 if noise is None else noise.batch // facts.world_size
     if noise is None or noise.batch * 2 > noise.low or share > MAX_SHARE[facts.is_on_gpus]:
         return None
-    batch = _fit(noise.useful, facts.world_size)
-    while batch > noise.batch and facts.num_run_samples * noise.count_samples(batch) < MIN_STEPS * batch:
+    # A batch beyond an epoch would be no larger than the epoch.
+    batch = _fit(min(noise.useful, int(facts.num_run_samples / facts.get("run.epochs"))), facts.world_size)
+    while batch > noise.batch and noise.num_samples * noise.count_samples(batch) < MIN_STEPS * batch:
         batch = _fit(batch // 2, facts.world_size)
     samples, steps = noise.count_samples(batch), noise.count_steps(batch)
     if batch <= noise.batch or steps > MAX_STEPS:
         return None
     saved = facts.num_steps_done * (1 - steps)
+    epochs, of_run = _rescale_epochs(facts, noise, samples)
     message = (
         f"The batch of {noise.batch:,} is {format_times(noise.scale / noise.batch)} times below the noise scale of "
         f"{format_samples(noise.scale)} samples: {batch:,} takes {format_times(1 / steps)} times fewer steps to the "
-        f"same loss, with {format_times(samples)} times the samples."
+        f"same loss, with {format_times(samples)} times the samples, {of_run}."
     )
     return Draft(
         "batch_below_noise",
@@ -100,8 +107,9 @@ def advise_larger_batch(facts: Facts) -> Draft | None:
         0.0,
         message,
         "low",
-        f"{noise.source} Whether the run gets faster depends on how much longer a step of {batch:,} takes.",
-        _change_batch(facts, batch),
+        f"{noise.source} Whether the run gets faster depends on how much longer a step of {batch:,} takes."
+        + (f" {MORE_PASSES}" if epochs > 1 else ""),
+        lengthen(facts, epochs) | _change_batch(facts, batch),
         AdvisedGain(value=saved, unit="steps", words=f"{format_samples(saved)} steps fewer") if saved else None,
     )
 
@@ -116,8 +124,8 @@ def advise_more_steps(facts: Facts) -> Draft | None:
     if smaller * MIN_STEPS_OF_RUN <= samples and smaller < batch:
         changes, remedy = _change_batch(facts, smaller), f"a batch of {smaller:,} makes {samples // smaller:,}"
     else:
-        epochs = float(f"{facts.get('run.epochs') * MIN_STEPS_OF_RUN / num_steps:.2g}")
-        changes, remedy = {"run.epochs": epochs}, f"{epochs:g} epochs make {MIN_STEPS_OF_RUN}"
+        epochs = facts.get("run.epochs") * math.ceil(100 * MIN_STEPS_OF_RUN / num_steps) / 100
+        changes, remedy = change_epochs(facts, epochs), f"{epochs:g} epochs make {MIN_STEPS_OF_RUN}"
     return Draft(
         "few_steps",
         Rank.QUALITY,
@@ -143,6 +151,7 @@ def _find_noise(facts: Facts) -> _Noise | None:
             advice.largest_useful_batch,
             row.samples_of_fewest / row.samples,
             row.steps_of_fewest / row.steps,
+            int(facts.metrics.get("num_samples") or facts.num_run_samples),
             f"The noise scale is between {format_samples(low)} and {format_samples(high)} in 95 of 100 runs.",
         )
     large, batch = facts.large_batch, facts.progress.get("global_size")
@@ -158,6 +167,7 @@ def _find_noise(facts: Facts) -> _Noise | None:
         large.largest_useful_batch,
         1 + batch / scale,
         1 + scale / batch,
+        facts.num_run_samples,
         "The run has warned of it, with a noise scale that is certain to a factor of four.",
     )
 
@@ -167,10 +177,20 @@ def _fit(batch: int, world_size: int) -> int:
     return max(world_size, batch // world_size * world_size)
 
 
+def _rescale_epochs(facts: Facts, noise: _Noise, samples: float) -> tuple[float, str]:
+    """Return the epochs of a run with a multiple of this run's samples, and both numbers of epochs in words."""
+    own = facts.get("run.epochs")
+    # A run that has ended early has the samples of fewer epochs.
+    share = noise.num_samples / facts.num_run_samples if facts.num_run_samples else 1.0
+    epochs = float(f"{own * share * samples:.3g}")
+    return epochs, f"{epochs:g} instead of {own * share:.3g} epochs"
+
+
 def _change_batch(facts: Facts, batch: int) -> dict[str, Any]:
     """Return the changes of a document that give it a batch of one size."""
     changes: dict[str, Any] = {"batch.global_size": batch}
-    if facts.get("batch.schedule"):
+    # An automatic schedule would follow the batch.
+    if get_field(facts.spec, "batch.schedule"):
         changes["batch.schedule"] = []
     if facts.get("batch.growth"):
         changes["batch.growth"] = False

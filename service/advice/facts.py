@@ -177,6 +177,8 @@ class Facts:
     demand: Demand
     progress: Mapping[str, Any]
     """Fields of the stored progress."""
+    deadline_used_seconds: float | None = None
+    """Seconds of the deadline that have passed, up to the end of the job; None before they count, and without one."""
     metrics: Mapping[str, float | None] = field(default_factory=dict[str, float | None])
     """Metrics of the last outcome."""
     warnings: Sequence[QualityWarning] = ()

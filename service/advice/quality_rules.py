@@ -14,7 +14,8 @@ from dlrm.record import (
     format_auc,
 )
 from service.advice.draft import Draft, Rank
-from service.advice.facts import Facts, get_field
+from service.advice.epochs import MORE_PASSES, change_epochs, lengthen
+from service.advice.facts import Facts
 from service.advice.wording import format_seconds, round_rate
 from service.schemas import AdvisedGain
 
@@ -24,14 +25,8 @@ LONGER = 2.0
 """Factor of a longer run: log-loss falls with the logarithm of the steps at best, so that less shows nothing."""
 DEFAULT_VALIDATION = 0.1
 """Share of the training rows that is held out where a blend needs some: the automatic one of small data."""
-PATIENCE = 3
-"""Evaluations without a better model after which a longer run ends; 5 of them are the automatic choice."""
-MAX_EPOCHS = 1000.0
-"""Largest number of epochs of a document."""
 _USELESS = (LEARNS_NOTHING, WORSE_THAN_CONSTANT)
 """Warnings of models that have learned nothing of use: more of the same is no remedy unless they say so."""
-_BY_EPOCHS = ("run.validation_fraction", "run.patience", "run.blend")
-"""Fields whose automatic values depend on whether the epochs are automatic too."""
 RATES = ("dense_optimizer.learning_rate", "table_optimizer.learning_rate")
 
 
@@ -99,7 +94,7 @@ def advise_fewer_epochs(facts: Facts) -> Draft | None:
     epochs = facts.get("run.epochs")
     fewer = float(f"{epochs * course.best_step / max(course.num_planned_steps, 1):.2g}")
     num_worse = course.last_step - course.best_step
-    changes = _change_epochs(facts, fewer)
+    changes = change_epochs(facts, fewer)
     if facts.get("run.keep_model") != "best":
         changes["run.keep_model"] = "best"
     seconds = facts.progress.get("eta_seconds")
@@ -153,16 +148,11 @@ def advise_more_epochs(facts: Facts) -> Draft | None:
         return None
     if facts.warnings and not is_advised and any(warning.name in _USELESS for warning in facts.warnings):
         return None
-    more = min(LONGER * epochs, MAX_EPOCHS)
-    changes = _change_epochs(facts, more)
-    if more > 1 and facts.get("run.patience") is None:
-        changes["run.patience"] = PATIENCE
-    gain = None if rise is None else AdvisedGain(value=rise, unit="AUC", words=f"about {rise:.4f} of AUC at first")
+    more = LONGER * epochs
+    gain = None if rise is None else AdvisedGain(value=rise, unit="AUC", words=f"about {rise:.4f} of AUC if it goes on")
     message = f"{_describe_end(facts, course, rise)}: train for {more:g} instead of {epochs:g} epochs."
-    reason = "A longer run sees rows that this one has not seen."
-    if more > 1:
-        reason = "More passes over the same rows may make the model worse: run.patience ends the run then."
-    return Draft("still_improving", Rank.QUALITY, 0.4, message, "medium", reason, changes, gain)
+    reason = MORE_PASSES if more > 1 else "A longer run sees rows that this one has not seen."
+    return Draft("still_improving", Rank.QUALITY, 0.4, message, "medium", reason, lengthen(facts, more), gain)
 
 
 def _find_rise(facts: Facts) -> float | None:
@@ -190,16 +180,6 @@ def _describe_end(facts: Facts, course: Course, rise: float | None) -> str:
         f"The model was best after step {course.best_step:,} of {course.last_step:,}, with a log-loss of "
         f"{course.best_log_loss:.4f} on the {course.rows} rows, and did not get worse{left}"
     )
-
-
-def _change_epochs(facts: Facts, epochs: float) -> dict[str, Any]:
-    """Return the changes that give a run so many epochs, and leave how its model is chosen as it was.
-
-    Other fields that say auto follow the epochs: they are decided otherwise once these are set.
-    """
-    kept = _BY_EPOCHS if get_field(facts.spec, "run.epochs") == "auto" else ()
-    values = {field: facts.get(field) for field in kept if get_field(facts.spec, field) == "auto"}
-    return {"run.epochs": epochs} | {field: value for field, value in values.items() if value is not None}
 
 
 def _shorten(warning: QualityWarning) -> str:

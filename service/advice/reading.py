@@ -80,6 +80,7 @@ def read_facts(session: Session, job: Job, capacity: KnownCapacity) -> Facts:
         resolved=document.resolved["job"],
         demand=get_full_demand(job),
         progress=job.progress,
+        deadline_used_seconds=_count_used_seconds(job),
         metrics=document.metrics,
         warnings=_list_warnings(job, document.spec, document.metrics),
         yardsticks=find_yardsticks(document.metrics),
@@ -96,6 +97,14 @@ def read_facts(session: Session, job: Job, capacity: KnownCapacity) -> Facts:
         waiting=_read_wait(session, job, document.spec, plan, read_capacities()),
         total=None if of_launcher is None else of_launcher.total,
     )
+
+
+def _count_used_seconds(job: Job) -> float | None:
+    """Count the seconds of a job's deadline that have passed; None before they count, and without one."""
+    if job.deadline_at is None or job.deadline_seconds is None:
+        return None
+    left_seconds = (job.deadline_at - (job.finished_at or now())).total_seconds()
+    return job.deadline_seconds - left_seconds
 
 
 def _read_last_events(session: Session, job_id: str) -> dict[str, Event]:

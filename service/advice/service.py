@@ -27,14 +27,12 @@ class AdviceService:
         """Advise on what to change in a job. Raises ProblemError if the sender may know of no such job."""
         with self._database.read() as session:
             job = get_visible_job(session, job_id, principal)
-            facts, resolved = (
-                read_facts(session, job, self._capacity),
-                JobRepository(session).get_document(job_id).resolved,
-            )
+            facts = read_facts(session, job, self._capacity)
+            resolved = JobRepository(session).get_document(job_id).resolved
             measured = MeasuredJob(job_id, job.num_attempts, job.launcher, resolved)
-        # Outside of the transaction: it may take a while.
         compared, is_comparing = self._what_if.compare(measured, facts)
-        return advise(replace(facts, comparison=compared)).model_copy(update={"is_comparing": is_comparing})
+        advice = advise(replace(facts, comparison=compared))
+        return advice.model_copy(update={"is_comparing": True, "note": None}) if is_comparing else advice
 
 
 Advisor = Annotated[AdviceService, depend_on(AdviceService)]

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dlrm.record import WAIT_FOR_ROWS
 from service.advice.draft import Draft, Rank
 from service.advice.facts import Facts, PlanComparison, PlannedChange, StepParts
-from service.advice.wording import format_seconds, format_share
+from service.advice.wording import format_memory, format_seconds, format_share, round_memory
 from service.schemas import AdvisedGain
 
 MAX_WAIT_FOR_ROWS = 0.1
@@ -80,11 +80,10 @@ def advise_checkpoints(facts: Facts) -> Draft | None:
     lack = 0 if shortage is None else shortage.copy_bytes - shortage.free_bytes
     changes: dict[str, float]
     if lack > 0:
-        memory = facts.demand.node.memory_bytes + lack
-        changes = {"resources.memory": -(-memory // 2**26) * 2**26}
-        finding += f" With {lack / 2**30:.2f} GiB more memory they are written while it goes on."
+        changes = {"resources.memory": round_memory(facts.demand.node.memory_bytes + lack)}
+        finding += f" With {format_memory(lack)} more memory they are written while it goes on."
     else:
-        interval = float(f"{pace.stall_seconds / WANTED_CHECKPOINTS:.1g}")
+        interval = float(f"{pace.stall_seconds / WANTED_CHECKPOINTS:.2g}")
         if interval <= (facts.get("run.checkpoint_every_seconds") or 0):
             return None
         changes = {"run.checkpoint_every_seconds": interval}
@@ -155,6 +154,8 @@ def _advise_plan(name: str, finding: str, found: PlannedChange, compared: PlanCo
         f"The planner estimates {format_seconds(compared.step_seconds)} a step with the present plan, where "
         f"{format_seconds(parts.step_seconds)} were measured, and {format_seconds(found.step_seconds)} with this one."
     )
+    if found.kind == "exchange_dtype":
+        reason += " Embeddings and their gradients are rounded to 11 bits on the way."
     gain = _gain_seconds(seconds, parts, "about ")
     return Draft(name, Rank.SPEED, share, message, "medium", reason, found.changes, gain)
 

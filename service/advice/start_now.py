@@ -7,6 +7,7 @@ from typing import Any
 from dlrm.config import ConfigError
 from service.advice.changes import change_document
 from service.advice.facts import StartOption, get_field
+from service.advice.wording import MEMORY_UNIT
 from service.jobs.document import choose_machines
 from service.queue.state import QueueState
 from service.store.demand import compute_demand, list_faults
@@ -15,8 +16,6 @@ FIELDS = ("resources.workers_per_node", "resources.threads_per_worker", "resourc
 """Fields that give a job its cores, in the order of the trials."""
 MAX_TRIED = 64
 """Largest number of smaller values of a field that are tried: of a cluster's thousand nodes those next to it."""
-MEMORY_UNIT = 2**28
-"""Unit of the memory that is tried."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,7 @@ class Waiter:
     owner: str
     launcher: str
     needed_bytes: int | None
-    """Memory of a machine that its plan needs; None if that is not known."""
+    """Memory of a machine that its plan needs, in whole units; None if that is not known."""
 
 
 def find_start_option(waiter: Waiter, state: QueueState) -> StartOption | None:
@@ -50,7 +49,7 @@ def _list_candidates(waiter: Waiter, state: QueueState) -> Iterator[tuple[str, I
     memory = get_field(waiter.spec, "resources.memory")
     if waiter.needed_bytes is not None and isinstance(memory, int):
         most = min(memory - 1, state.free.memory_bytes) // MEMORY_UNIT * MEMORY_UNIT
-        values = {most, -(-waiter.needed_bytes // MEMORY_UNIT) * MEMORY_UNIT}
+        values = {most, waiter.needed_bytes}
         fitting = sorted((value for value in values if waiter.needed_bytes <= value < memory), reverse=True)
         yield "resources.memory", iter(fitting)
     for field in FIELDS:

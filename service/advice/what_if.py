@@ -8,6 +8,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
+import structlog
+
 from dlrm.config import ConfigError, ResolvedJob
 from service.advice.changes import change_document
 from service.advice.facts import Facts, PlanComparison, PlannedChange
@@ -15,8 +17,6 @@ from service.advice.speed_rules import MAX_IMBALANCE, get_parts
 from service.http.problems import ProblemError
 from service.plans.service import PlanService
 
-WAIT_SECONDS = 1.0
-"""Time that an answer waits for a comparison: it is made in a second if the machine has a core to spare."""
 MAX_PENDING = 8
 """Largest number of comparisons that are made or wait for their turn."""
 MAX_KEPT = 256
@@ -26,6 +26,8 @@ BUSY = ":planning-busy"
 """End of the type of the refusal of a plan while others are made: it may be made later."""
 SHORT_FORMAT = "fp16"
 """Format of half the bytes that rounds least."""
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
@@ -50,46 +52,45 @@ class WhatIf:
         self._turn = threading.Lock()
 
     def compare(self, job: MeasuredJob, facts: Facts) -> tuple[PlanComparison | None, bool]:
-        """Compare the plan of a job with others, and return whether it is being made still.
+        """Return the comparison of a job's plan with others, and whether it is being made still; never waits for it.
 
-        None if nothing is to be compared, the comparison takes longer than WAIT_SECONDS, or the planner is busy.
+        None if nothing is to be compared, the comparison is not finished, or it has failed. A failed one is forgotten
+        once it was asked for, so that the next request begins another one.
         """
         if not _is_worth_it(facts):
             return None, False
-        found = self._find(job, facts)
-        try:
-            return (None, True) if found is None else (found.result(timeout=WAIT_SECONDS), False)
-        except TimeoutError:
-            return None, True
-
-    def _find(self, job: MeasuredJob, facts: Facts) -> "Future[PlanComparison | None] | None":
-        """Return the comparison of a job that is kept, or begin it; None if too many are being made."""
         key = (job.id, job.attempt)
         with self._lock:
-            if (found := self._kept.get(key)) is not None:
-                self._kept.move_to_end(key)
-                return found
-            if sum(not other.done() for other in self._kept.values()) >= MAX_PENDING:
-                return None
-            made = self._kept[key] = Future[PlanComparison | None]()
-            if len(self._kept) > MAX_KEPT:
-                self._kept.popitem(last=False)
+            found = self._kept.get(key)
+            if found is None:
+                self._begin(job, facts)
+                return None, True
+            self._kept.move_to_end(key)
+            if not found.done():
+                return None, True
+            if (error := found.exception()) is None:
+                return found.result(), False
+            del self._kept[key]
+            return None, _is_busy(error)
+
+    def _begin(self, job: MeasuredJob, facts: Facts) -> None:
+        """Begin the comparison of a job, unless too many are being made."""
+        if sum(not other.done() for other in self._kept.values()) >= MAX_PENDING:
+            return
+        made = self._kept[job.id, job.attempt] = Future[PlanComparison | None]()
+        if len(self._kept) > MAX_KEPT:
+            self._kept.popitem(last=False)
         threading.Thread(target=self._work, args=(job, facts, made), name="plans to compare", daemon=True).start()
-        return made
 
     def _work(self, job: MeasuredJob, facts: Facts, made: "Future[PlanComparison | None]") -> None:
         try:
             with self._turn:
                 resolved = ResolvedJob.model_validate_json(json.dumps(job.resolved))
                 made.set_result(self._compare(facts, resolved, job.launcher))
-        except ProblemError as error:
-            if error.body["type"].endswith(BUSY):
-                with self._lock:
-                    self._kept.pop((job.id, job.attempt), None)
-            made.set_result(None)
-        except BaseException as error:
+        except Exception as error:
+            if not _is_busy(error):
+                log.warning("plans not compared", job_id=job.id, error=str(error))
             made.set_exception(error)
-            raise
 
     def _compare(self, facts: Facts, resolved: ResolvedJob, launcher: str) -> PlanComparison | None:
         present = self._plans.plan_again(resolved, launcher)
@@ -105,6 +106,11 @@ class WhatIf:
                 options.append(PlannedChange(kind, changes, plan["step"]["seconds"], moved))
         step = present["step"]
         return PlanComparison(step["terms"], step["seconds"], present["imbalance"], options)
+
+
+def _is_busy(error: BaseException) -> bool:
+    """Whether the planner has only refused a plan while it made others."""
+    return isinstance(error, ProblemError) and error.body["type"].endswith(BUSY)
 
 
 def _is_worth_it(facts: Facts) -> bool:

@@ -1,8 +1,11 @@
-"""Numbers in the sentences of advice."""
+"""Numbers in the sentences of advice, and the values that it rounds."""
 
+import math
 from datetime import datetime
 
 MINUTE, HOUR = 60, 3600
+MEMORY_UNIT = 2**28
+"""Unit of the memory that is advised."""
 
 
 def format_samples(value: float) -> str:
@@ -36,6 +39,11 @@ def format_memory(num_bytes: float) -> str:
 
 def format_clock(time: datetime) -> str:
     return f"{time:%H:%M} UTC"
+
+
+def round_memory(num_bytes: float) -> int:
+    """Round memory up to a whole MEMORY_UNIT."""
+    return math.ceil(num_bytes / MEMORY_UNIT) * MEMORY_UNIT
 
 
 def round_rate(value: float) -> float:

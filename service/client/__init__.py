@@ -51,6 +51,7 @@ from service.schemas import (
     RetentionPreview,
     RoleName,
     Schedule,
+    ShortDocument,
     StepMetric,
     Webhook,
 )

@@ -79,6 +79,7 @@ class Client:
     job = _blocking(Operations.job)
     me = _blocking(Operations.me)
     advice = _blocking(Operations.advice)
+    document = _blocking(Operations.document)
     edit = _blocking(Operations.edit)
     compare = _blocking(Operations.compare)
     cancel = _blocking(Operations.cancel)

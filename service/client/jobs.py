@@ -12,7 +12,7 @@ from service.client.base import BaseOperations
 from service.client.errors import ServiceError, ServiceUnreachableError
 from service.client.messages import Message
 from service.client.patience import Patience
-from service.schemas import Comparison, DeletedJob, Job, JobAdvice, JobDetails, LabelCount, Page, Plan
+from service.schemas import Comparison, DeletedJob, Job, JobAdvice, JobDetails, LabelCount, Page, Plan, ShortDocument
 
 END = "end"
 TOO_BUSY = "too-busy"
@@ -77,6 +77,10 @@ class JobOperations(BaseOperations):
     async def advice(self, job_id: str) -> JobAdvice:
         """Return what to change in a job, with the figures behind it."""
         return await self._transport.get(JobAdvice, f"/v1/jobs/{job_id}/advice")
+
+    async def document(self, job_id: str) -> ShortDocument:
+        """Return the shortest document of a job, which makes the same job again, and what differs from the defaults."""
+        return await self._transport.get(ShortDocument, f"/v1/jobs/{job_id}/document")
 
     async def edit(
         self, job_id: str, *, labels: Mapping[str, str | None] | None = None, priority: int | None = None

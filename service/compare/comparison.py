@@ -6,8 +6,8 @@ from dlrm.record.intervals import estimate_mean
 from service.compare.differences import compare_figure
 from service.compare.figures import BADNESS
 from service.compare.groups import Candidate, Group, group_by_settings
-from service.compare.meanings import find_meaning
 from service.compare.verdict import judge
+from service.job_schema import find_meaning
 from service.reports.progress import present_progress
 from service.schemas import BriefProgress, ComparedFigure, ComparedJob, ComparedSetting, ComparedValue, Comparison
 from service.store.states import JobState

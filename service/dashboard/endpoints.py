@@ -3,9 +3,10 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from fastapi.templating import Jinja2Templates
+from starlette.types import Receive, Scope, Send
 
 from dlrm.record import BANNERS, PART_DESCRIPTIONS, WARNINGS, YARDSTICKS
 from service.dashboard.static_files import STATIC_PATH
@@ -116,6 +117,22 @@ def _job_page(request: Request, job_id: str, tab: str) -> Response:
         "warnings": sorted(WARNINGS),
     }
     return _page(request, f"job/{tab}.html", job_id=job_id, tab=tab, tabs=TABS, **words)
+
+
+def show_missing_pages(app: FastAPI) -> None:
+    """Answer a browser that asks for a missing page with a page; requests of others are answered as before."""
+    answer_others = app.router.default
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        is_for_page = scope["type"] == "http" and scope["method"] == "GET" and not scope["path"].startswith("/v1/")
+        if is_for_page and "text/html" in (request := Request(scope)).headers.get("accept", ""):
+            page = _page(request, "missing.html")
+            page.status_code = 404
+            await page(scope, receive, send)
+        else:
+            await answer_others(scope, receive, send)
+
+    app.router.default = answer
 
 
 def _page(request: Request, template: str, **context: object) -> Response:

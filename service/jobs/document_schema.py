@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from dlrm.config import JobSpec
+from service import job_schema
 from service.access.senders import Viewer
 from service.http.answers import NOT_MODIFIED, answer_unless_known, make_tag
 from service.http.route import ApiRoute
@@ -26,5 +26,5 @@ def get_job_schema(request: Request, _: Viewer) -> Response:
 @cache
 def _render() -> tuple[bytes, str]:
     """Render the schema once; return it with the tag of its content."""
-    body = json.dumps(JobSpec.model_json_schema(), ensure_ascii=False, separators=(",", ":")).encode()
+    body = json.dumps(job_schema.get_job_schema(), ensure_ascii=False, separators=(",", ":")).encode()
     return body, make_tag(body)

@@ -18,7 +18,8 @@ from service.jobs.deletion import Deletions
 from service.jobs.filters import ChosenJobs
 from service.jobs.schemas import AttemptView, CheckpointView, DeletedJobView, EventView, JobChanges, JobDetail, JobView
 from service.jobs.service import EventQuery, Jobs, Submission
-from service.schemas import Facets, LabelCount
+from service.jobs.short_document import shorten_document
+from service.schemas import Facets, LabelCount, ShortDocument
 from service.store.models import MAX_EVENT_NAME_LENGTH
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=ApiRoute)
@@ -67,6 +68,10 @@ JOB_DOCUMENT = {
 }
 """Documentation of a body that is a job document."""
 
+AS_TOML: dict[int | str, dict[str, Any]] = {
+    200: {"content": {TOML: {"schema": {"type": "string"}, "example": _EXAMPLE_TOML}}}
+}
+"""Response of an operation that also answers with a job document in TOML, for its documentation."""
 CREATED_BEFORE: dict[int | str, dict[str, Any]] = {
     200: {"model": JobDetail, "description": "The job that the same request created before"}
 }
@@ -128,6 +133,20 @@ def count_facets(chosen: ChosenJobs, jobs: Jobs, principal: Viewer) -> Facets:
 def get_job(job_id: str, request: Request, jobs: Jobs, principal: Viewer) -> Response:
     """Return a job with its document, derived numbers, and place in the queue."""
     return answer_with_tag(request, jobs.get(job_id, principal))
+
+
+@router.get("/{job_id}/document", response_model=ShortDocument, responses=AS_TOML)
+@may_answer("invalid-job")
+@runs_in(SUBMISSIONS)
+def get_document(job_id: str, request: Request, jobs: Jobs, principal: Viewer) -> Response:
+    """Return the shortest document that makes the same job again, and how it differs from the defaults.
+
+    With `Accept: application/toml` the answer is the document alone, as TOML.
+    """
+    short = shorten_document(jobs.get(job_id, principal).spec)
+    if TOML in request.headers.get("accept", ""):
+        return Response(short.toml, media_type=TOML)
+    return Response(short.model_dump_json(), media_type=JSON)
 
 
 @router.patch("/{job_id}")

@@ -36,6 +36,7 @@ from service.reasons import Reason
 from service.schemas import DerivedNumber
 from service.settings import Settings
 from service.store.demand import compute_demand, list_faults
+from service.store.quotas import find_quota, list_excesses
 from service.store.run_facts import RunFacts
 from service.times import now
 
@@ -98,7 +99,7 @@ class PlanService:
                 planned_bytes=plan["largest_bytes"] if plan else None,
             ),
             learning_rates=compute_learning_rates(resolved.job),
-            fits=self._check_fit(chosen, launcher, faults),
+            fits=self._check_fit(chosen, launcher, faults, principal.owner),
         )
 
     def plan_again(self, resolved: ResolvedJob, launcher: str) -> dict[str, Any] | None:
@@ -123,14 +124,15 @@ class PlanService:
             return resolve_for_launcher(without_model, own, roots, uses_prepared=False), list(error.errors)
         return resolve_for_launcher(absolute, own, roots), []
 
-    def _check_fit(self, spec: JobSpec, launcher: str, faults: list[FieldError]) -> Fit:
-        capacity = self._capacity.read().get(launcher)
-        never = [*faults, *list_faults(spec, launcher, capacity)]
-        if never:
+    def _check_fit(self, spec: JobSpec, launcher: str, faults: list[FieldError], owner: str) -> Fit:
+        capacity, demand = self._capacity.read().get(launcher), compute_demand(spec)
+        with self._database.read() as session:
+            state = QueueState.read(session, launcher, capacity, now())
+            beyond_quota = list_excesses(demand.total, find_quota(state.quotas, owner))
+            wait = state.find_wait(owner, demand)
+        if never := [*faults, *list_faults(spec, launcher, capacity), *beyond_quota]:
             why = [FieldProblem(**fault.as_dict()) for fault in never]
             return Fit(now=False, ever=False, reason=Reason.CANNOT_FIT, why=why)
-        with self._database.read() as session:
-            wait = QueueState.read(session, launcher, capacity, now()).find_wait("", compute_demand(spec))
         if wait is None:
             return Fit(now=True, ever=True, reason=None, why=[])
         why = [FieldProblem(field="resources", message=wait[1], valid="")]

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from sqlalchemy.orm import Session
 
-from dlrm.config import FieldError, format_count
+from dlrm.config import format_count
 from service.access.principal import Principal
 from service.audit.log import AuditLog
 from service.audit.models import AuditAction
@@ -55,14 +55,11 @@ def check_submission(session: Session, owner: str, demand: Capacity) -> None:
     """Raise ProblemError if the quota of `owner` never lets such a job start, or lets no further one wait."""
     quotas = QuotaRepository(session)
     quota = find_quota(quotas.list_by_owner(), owner)
-    if quota is None:
-        return
-    errors = [FieldError("resources", message, valid) for message, valid in list_excesses(demand, quota)]
-    if errors:
+    if errors := list_excesses(demand, quota):
         detail = "; ".join(str(error) for error in errors)
         title = "The job can never run within its owner's quota"
         raise ProblemError("cannot-fit", detail, title=title, errors=errors)
-    if quota.num_queued is None:
+    if quota is None or quota.num_queued is None:
         return
     quotas.lock(quota)
     if quotas.count_queued(owner) >= quota.num_queued:

@@ -51,6 +51,7 @@ from service.schemas.jobs import (
     Checkpoint,
     DeletedJob,
     DerivedNumber,
+    DocumentDifference,
     Event,
     Facets,
     FacetValue,
@@ -62,6 +63,7 @@ from service.schemas.jobs import (
     Progress,
     QueueHolder,
     QueuePlace,
+    ShortDocument,
 )
 from service.schemas.recurring import Schedule, Webhook
 from service.schemas.reports import (

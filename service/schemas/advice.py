@@ -57,4 +57,4 @@ class JobAdvice(Answer, frozen=True):
     is_comparing: bool = False
     """Whether other plans of the job are being made still, so that there may be more advice in some seconds."""
     note: str | None
-    """Reason why there is no advice, in a sentence; None if there is some."""
+    """Reason why there is no advice, in a sentence; None if there is some, or if plans are being made still."""

@@ -236,6 +236,30 @@ class JobDetails(Job, frozen=True):
     """Place in the queue; None while the job does not wait there, and in answers to changes of the job."""
 
 
+class DocumentDifference(Answer, frozen=True):
+    """Field of a job document whose value is not its default."""
+
+    field: str
+    """Dotted path of the field, such as `batch.global_size`."""
+    value: Any
+    """Value as the document has it, such as `"8GiB"`, or false in place of null."""
+    default: Any
+    """Value that the field would have if this document left it out."""
+    meaning: str
+    """Meaning of the field, in a sentence."""
+
+
+class ShortDocument(Answer, frozen=True):
+    """Shortest document of a job: it makes the same job as the whole one."""
+
+    toml: str
+    """Document as TOML."""
+    document: dict[str, Any]
+    """Document as JSON."""
+    differences: list[DocumentDifference]
+    """Fields that the document states."""
+
+
 class DeletedJob(JobDetails, frozen=True):
     """Job that was deleted."""
 

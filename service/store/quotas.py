@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sqlalchemy import ColumnElement, and_, delete, func, or_, select
 from sqlalchemy.orm import Session
 
-from dlrm.config import format_count
+from dlrm.config import FieldError, format_count
 from service.launchers.protocol import Capacity
 from service.store.demand import RESOURCES
 from service.store.job_repository import HELD
@@ -89,16 +89,19 @@ def find_quota_lack(owner: str, demand: Capacity, quota: Quota | None, usage: Us
     return None
 
 
-def list_excesses(demand: Capacity, quota: Quota) -> list[tuple[str, str]]:
-    """List what a job needs more of than its owner's quota has, each as a sentence and what would be valid."""
-    excesses: list[tuple[str, str]] = []
+def list_excesses(demand: Capacity, quota: Quota | None) -> list[FieldError]:
+    """List what a job needs more of than its owner's quota has; empty if there is no quota."""
+    excesses: list[FieldError] = []
+    if quota is None:
+        return excesses
     if quota.num_running == 0:
-        excesses.append(("no job of this owner may run", "a larger quota"))
+        excesses.append(FieldError("resources", "no job of this owner may run", "a larger quota"))
     for resource in RESOURCES:
         limit: int | None = getattr(quota, resource.name)
         asked = resource.get(demand)
         if limit is not None and asked > limit:
-            excesses.append((f"asks for {resource.format(asked)[0]}", f"at most {resource.format_limit(limit, asked)}"))
+            message, valid = f"asks for {resource.format(asked)[0]}", f"at most {resource.format_limit(limit, asked)}"
+            excesses.append(FieldError("resources", message, valid))
     return excesses
 
 

@@ -5,6 +5,7 @@ import os
 import pty
 import sqlite3
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -77,6 +78,7 @@ def test_a_job_is_submitted_followed_shown_and_restarted(dlrm: Command, job_file
     assert "FAILED" in shown
     assert "world_size" in shown
     assert "what to change" in shown
+    assert tomllib.loads(dlrm("show", old, "--document").out)["batch"] == {"global_size": 64}
     assert json.loads(dlrm("show", old, "--json").out)["spec"]["batch"]["global_size"] == 64
     assert dlrm("logs", old, "--rank", "launch", "--follow").code == 0
     assert dlrm("logs", old, "--rank", "launch", "--attempt", "1").code == 0

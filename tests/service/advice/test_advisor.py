@@ -1,5 +1,10 @@
 """Order and choice of the pieces of advice."""
 
+from dataclasses import replace
+
+from dlrm.gradient_stats.batch_advice import advise as advise_by_noise
+from dlrm.gradient_stats.noise import NoiseInterval
+from dlrm.record import Course
 from service.advice.advisor import advise
 from service.advice.facts import LargeBatch
 from service.schemas import AdvisedChange
@@ -22,6 +27,28 @@ def test_the_most_important_piece_comes_first_and_no_other_changes_the_same_fiel
         AdvisedChange(field="batch.global_size", value=16_384, toml="batch.global_size = 16384")
     ]
     assert answer.note is None
+
+
+def test_only_the_most_important_piece_sets_the_epochs() -> None:
+    course = Course(
+        last_step=100,
+        num_planned_steps=100,
+        best_step=100,
+        best_log_loss=0.45,
+        last_log_loss=0.45,
+        num_evaluations_since_best=0,
+        rows="evaluation",
+    )
+    noise = advise_by_noise({65_536: 6_553_600}, NoiseInterval(3000.0, 4096.0, 5000.0))
+    facts = make_facts(
+        {"batch": {"global_size": 65_536}, "run": {"epochs": 2.0}},
+        progress={"num_steps": 100, "num_run_samples": 6_553_600},
+        batch_advice=noise,
+        course=course,
+        aucs=[(0.74, 0.005), (0.76, 0.005)],
+    )
+    assert [item.name for item in advise(facts).items] == ["still_improving"]
+    assert [item.name for item in advise(replace(facts, course=None)).items] == ["batch_above_noise"]
 
 
 def test_changes_with_which_the_document_is_invalid_are_not_advised() -> None:

@@ -51,12 +51,14 @@ def test_a_run_far_above_its_noise_scale_is_told_how_many_samples_it_wastes(clie
     assert num_samples is not None
     items = {item.name: item for item in client.advice(job.id).items}
     found = items["batch_above_noise"]
-    [change] = found.changes
+    changes = {change.field: change.value for change in found.changes}
+    advised = changes["batch.global_size"]
     assert found.gain is not None
     # E / Emin = 1 + B / N.
-    expected = (1 + change.value / noise_scale) / (1 + 8192 / noise_scale)
+    expected = (1 + advised / noise_scale) / (1 + 8192 / noise_scale)
     assert found.gain.value == pytest.approx(num_samples * (1 - expected), rel=1e-6)
-    assert change.value == job.metrics["largest_useful_batch"]
+    assert changes["run.epochs"] == pytest.approx(2 * expected, rel=0.01)
+    assert advised == job.metrics["largest_useful_batch"]
     assert f"{8192 / noise_scale:.2g} times the noise scale" in found.message
     assert any(event.name == BATCH_ADVICE for event in client.events(job.id))
 

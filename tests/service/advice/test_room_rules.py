@@ -49,12 +49,32 @@ def test_a_job_that_would_start_now_wins_its_wait_less_the_longer_run() -> None:
         "It waits: needs 2 cores, 1 free. With workers_per_node 1 instead of 2 it would start now, not at about 14:05 "
         "UTC. The run then takes up to 2 times as long."
     )
-    # It ends 1,800 s earlier, and runs for up to 600 s more.
+    # It starts 1,800 s earlier, and runs for up to 600 s more.
     assert found.gain.value == 1200.0
+    assert found.certainty == "medium"
     assert found.changes == {"resources.workers_per_node": 1}
     assert advise_start_now(make_facts(state="QUEUED", waiting=wait(run_seconds=1800.0))) is None
     assert advise_start_now(make_facts(state="QUEUED", waiting=wait(wait_seconds=60.0, run_seconds=None))) is None
     assert advise_start_now(make_facts(state="QUEUED", waiting=wait(option=None))) is None
+
+
+@pytest.mark.parametrize("unknown", ["run_seconds", "wait_seconds"])
+def test_a_slower_run_of_unknown_length_or_wait_promises_no_gain(unknown: str) -> None:
+    slower = StartOption("resources.workers_per_node", 1, 64, slowdown=64.0)
+    changes: dict[str, Any] = {"option": slower, "run_seconds": 1.0, unknown: None}
+    found = advise_start_now(make_facts(state="QUEUED", waiting=wait(**changes)))
+    assert found is not None
+    assert "up to 64 times as long" in found.message
+    assert (found.gain, found.certainty) == (None, "low")
+    assert "Whether it would also end earlier is not known" in found.reason
+
+
+def test_less_memory_costs_no_time_and_wins_the_whole_wait() -> None:
+    option = StartOption("resources.memory", GIB, 2 * GIB, slowdown=1.0)
+    found = advise_start_now(make_facts(state="QUEUED", waiting=wait(option=option, run_seconds=None)))
+    assert found is not None
+    assert found.gain is not None
+    assert (found.gain.value, found.gain.words, found.certainty) == (1800.0, "about 30 min", "high")
 
 
 def test_a_plan_of_a_part_of_the_memory_asks_for_less_where_more_jobs_then_fit() -> None:
@@ -80,20 +100,33 @@ def test_a_job_that_used_up_its_memory_asks_for_what_its_plan_needs_or_half_as_m
     found = advise_more_memory(make_facts(document, state="FAILED", reason="out_of_memory"))
     assert found is not None
     assert found.changes == {"resources.memory": 3 * GIB // 2}
+    # A plan for GPUs counts another memory, and a machine has no more than it has.
+    gpus = {"resources": {"memory": "1GiB", "gpus_per_worker": 1}}
+    found = advise_more_memory(make_facts(gpus, state="FAILED", reason="out_of_memory", plan=PLAN))
+    assert found is not None
+    assert found.message == "The job used up the 1 GiB that it asks for: ask for 1.5 GiB."
+    full = {"resources": {"memory": "16GiB"}}
+    assert advise_more_memory(make_facts(full, state="FAILED", reason="out_of_memory", total=MACHINE)) is None
 
 
-def test_a_deadline_leaves_the_time_that_the_run_needs() -> None:
+def test_a_deadline_leaves_the_time_that_the_job_needs_with_its_waits_and_restarts() -> None:
     document = {"deadline_seconds": 600}
-    progress = {"trained_fraction": 0.4, "num_run_samples": 1_000_000, "samples_per_second": 1000.0}
-    late = advise_later_deadline(make_facts(document, state="FAILED", reason="deadline_exceeded", progress=progress))
+    # Of 600 s of the deadline 200 were lost; 400 s did two fifths of the samples, and the others need 600 s.
+    facts = {"progress": {"trained_fraction": 0.4, "eta_seconds": 600.0}, "deadline_used_seconds": 600.0}
+    late = advise_later_deadline(make_facts(document, state="FAILED", reason="deadline_exceeded", **facts))
     assert late is not None
-    # 600 s did two fifths: 1,500 s, and a fifth more.
-    assert late.changes == {"deadline_seconds": 1800}
-    running = advise_later_deadline(make_facts(document, state="RUNNING", progress=progress))
+    assert late.message == "The deadline of 10 min ended the job with 40 % of its samples done: set 24 min."
+    assert late.changes == {"deadline_seconds": 1440}
+    # All samples take 500 s, less than the deadline, but 300 s of it had passed before the first one.
+    waited = {"progress": {"trained_fraction": 0.2, "eta_seconds": 400.0}, "deadline_used_seconds": 400.0}
+    running = advise_later_deadline(make_facts(document, state="RUNNING", **waited))
     assert running is not None
-    assert running.changes == {"deadline_seconds": 1200}
-    in_time = {**progress, "samples_per_second": 2000.0}
-    assert advise_later_deadline(make_facts(document, state="RUNNING", progress=in_time)) is None
+    assert "The job needs 13 min at its present speed, and its deadline is 10 min" in running.message
+    assert running.changes == {"deadline_seconds": 960}
+    in_time = waited | {"deadline_used_seconds": 150.0}
+    assert advise_later_deadline(make_facts(document, state="RUNNING", **in_time)) is None
+    not_counting = waited | {"deadline_used_seconds": None}
+    assert advise_later_deadline(make_facts(document, state="RUNNING", **not_counting)) is None
 
 
 @pytest.mark.parametrize("ranks_per_memory", [1, 2])

@@ -1,11 +1,12 @@
 """Comparisons of plans: made once, and again after a refusal."""
 
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 
 from dlrm.config import JobSpec, ResolvedJob, resolve
-from service.advice.facts import PlanDetails, StepParts
+from service.advice.facts import PlanComparison, PlanDetails, StepParts
 from service.advice.what_if import MAX_PENDING, MeasuredJob, WhatIf
 from service.http.problems import ProblemError
 from service.plans.service import PlanService
@@ -28,17 +29,16 @@ FACTS = make_facts(DOCUMENT, plan=PLAN, step_parts=StepParts(num_steps=100, seco
 
 
 class Plans:
-    """Planner that is busy for the first requests, and whose plans take half as long in fp16."""
+    """Planner whose first requests fail, and whose plans take half as long in fp16."""
 
-    def __init__(self, num_refused: int) -> None:
-        self.num_refused = num_refused
+    def __init__(self, *failures: Exception) -> None:
+        self.failures = list(failures)
         self.num_made = 0
 
     def plan_again(self, resolved: ResolvedJob, launcher: str) -> dict[str, Any]:
         assert launcher == "local"
-        if self.num_refused:
-            self.num_refused -= 1
-            raise ProblemError("planning-busy", "others are being made")
+        if self.failures:
+            raise self.failures.pop(0)
         self.num_made += 1
         seconds = 0.1 if resolved.job.sharding.exchange_dtype == "fp16" else 0.2
         step = {"rank": 0, "terms": {"forward": seconds}, "seconds": seconds}
@@ -50,13 +50,18 @@ def make_job(number: int = 0) -> MeasuredJob:
     return MeasuredJob(f"job_{number}", 1, "local", resolve(spec).model_dump(mode="json"))
 
 
+def ask_to_the_end(what_if: WhatIf, job: MeasuredJob) -> PlanComparison | None:
+    """Ask as a page does: again while the plans are being compared."""
+    ((found, _),) = wait_until(lambda: [answer] if not (answer := what_if.compare(job, FACTS))[1] else None)
+    return found
+
+
 def test_plans_are_compared_once_and_again_only_after_the_planner_was_busy() -> None:
-    plans = Plans(num_refused=1)
+    plans = Plans(ProblemError("planning-busy", "others are being made"))
     what_if = WhatIf(cast("PlanService", plans))
-    assert wait_until(lambda: what_if.compare(make_job(), FACTS)[0]) is not None
-    found, is_comparing = what_if.compare(make_job(), FACTS)
+    found = ask_to_the_end(what_if, make_job())
     assert found is not None
-    assert not is_comparing
+    assert what_if.compare(make_job(), FACTS) == (found, False)
     assert found.step_seconds == 0.2
     [option] = found.options
     assert (option.kind, option.step_seconds, option.changes) == (
@@ -68,18 +73,31 @@ def test_plans_are_compared_once_and_again_only_after_the_planner_was_busy() -> 
 
 
 def test_no_plan_is_made_for_ranks_that_share_their_memory() -> None:
-    plans = Plans(num_refused=0)
+    plans = Plans()
     shared = make_facts(DOCUMENT, plan=PLAN.model_copy(update={"exchange_bytes": {}}), step_parts=FACTS.step_parts)
     assert WhatIf(cast("PlanService", plans)).compare(make_job(), shared) == (None, False)
     assert plans.num_made == 0
 
 
-def test_only_some_comparisons_wait_for_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.advice.what_if.WAIT_SECONDS", 0.01)
-    plans = Plans(num_refused=0)
+@pytest.mark.parametrize("failure", [ProblemError("planning-failed", "exit code 1"), RuntimeError("no such launcher")])
+def test_a_failure_leaves_one_comparison_out_and_the_next_request_begins_another(failure: Exception) -> None:
+    what_if = WhatIf(cast("PlanService", Plans(failure)))
+    assert ask_to_the_end(what_if, make_job()) is None
+    assert ask_to_the_end(what_if, make_job()) is not None
+
+
+def test_a_stored_document_that_is_no_longer_valid_leaves_its_comparison_out() -> None:
+    plans = Plans()
+    what_if = WhatIf(cast("PlanService", plans))
+    assert ask_to_the_end(what_if, replace(make_job(), resolved={"job": {"model": "of an older version"}})) is None
+    assert plans.num_made == 0
+
+
+def test_only_some_comparisons_wait_for_their_turn_and_no_request_waits() -> None:
+    plans = Plans()
     what_if = WhatIf(cast("PlanService", plans))
     with what_if._turn:
         answers = [what_if.compare(make_job(number), FACTS) for number in range(MAX_PENDING + 1)]
         assert answers == [(None, True)] * (MAX_PENDING + 1)
     wait_until(lambda: plans.num_made == 2 * MAX_PENDING)
-    assert wait_until(lambda: what_if.compare(make_job(MAX_PENDING), FACTS)[0]) is not None
+    assert ask_to_the_end(what_if, make_job(MAX_PENDING)) is not None

@@ -66,6 +66,18 @@ def make_context(browser: Browser, cookie_file: Path | None = None) -> BrowserCo
     return context
 
 
+def note_faults(page: Page, site: Site) -> list[str]:
+    """Return the list to which requests to other sites, errors and warnings of a page are added from now on.
+
+    Requests that fail, and what the content security policy forbids, are errors of the console.
+    """
+    faults: list[str] = []
+    page.on("request", lambda request: faults.extend([] if request.url.startswith(site.url) else [request.url]))
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on("console", lambda message: faults.extend([message.text] if message.type in ("error", "warning") else []))
+    return faults
+
+
 @pytest.fixture(scope="module")
 def signed_in(browser: Browser, cookie_file: Path) -> BrowserContext:
     """Browser that has signed in. Tests of a file have pages of their own in it, which load its files once."""
@@ -74,12 +86,9 @@ def signed_in(browser: Browser, cookie_file: Path) -> BrowserContext:
 
 @pytest.fixture
 def page(signed_in: BrowserContext, site: Site) -> Iterator[Page]:
-    """Signed-in page. It must stay on its own site, keep to its content security policy and throw no errors."""
+    """Signed-in page, which must have no faults."""
     page = signed_in.new_page()
-    faults: list[str] = []
-    page.on("request", lambda request: faults.extend([] if request.url.startswith(site.url) else [request.url]))
-    page.on("pageerror", lambda error: faults.append(str(error)))
-    page.on("console", lambda message: faults.extend([message.text] if message.type == "error" else []))
+    faults = note_faults(page, site)
     yield page
     page.close()
     assert faults == []

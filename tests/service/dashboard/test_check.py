@@ -1,11 +1,10 @@
-"""What the page of a new job shows of a check, with the real planning program; and that everybody can use it."""
+"""What the page of a new job shows of a check, with the real planning program."""
 
 import re
 import sys
 import tomllib
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 from tests.patience import wait_until
@@ -33,12 +32,6 @@ memory = "2GiB"
 def check(page: Page, text: str) -> None:
     page.get_by_label("Job document").fill(text)
     page.get_by_role("button", name="Check", exact=True).click()
-
-
-def list_faults(page: Page) -> list[str]:
-    """List what axe-core finds on the page, with the elements."""
-    faults = Axe().run(page).response["violations"]
-    return [f"{fault['id']}: {[node['html'] for node in fault['nodes']]}" for fault in faults]
 
 
 @pytest.mark.slow
@@ -104,24 +97,3 @@ def test_a_job_that_would_wait_is_told_for_whom(page: Page, site: Site) -> None:
     expect(page.locator("#verdict")).to_contain_text("Would wait The job fits, and would wait: needs 1 core, 0 free")
     expect(page.locator("#holders li")).to_contain_text(f"holder of {job.owner} runs now")
     site.client.cancel(job.id)
-
-
-@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light")])
-@pytest.mark.slow
-def test_axe_finds_nothing_on_the_page_of_a_new_job(page: Page, site: Site, scheme: str, width: int) -> None:
-    page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
-    page.set_viewport_size({"width": width, "height": 740})
-    page.goto(f"{site.url}/new")
-    expect(page.locator("#capacity")).not_to_be_empty()
-    page.get_by_label("Job document").fill(DOCUMENT.replace("synthetic =", "synthetic"))
-    expect(page.locator("#frozen")).to_be_attached()
-    expect(page.locator(".mark")).to_be_visible()
-    assert list_faults(page) == []
-    check(page, PRESET_LINE + DOCUMENT.replace("2GiB", "2000GiB"))
-    expect(page.locator("#result")).to_be_visible()
-    expect(page.locator("#finding-list")).to_contain_text("resources.memory")
-    page.locator("[data-side=form]").dispatch_event("click")
-    page.locator("#all details").evaluate_all("all => all.forEach((details) => (details.open = true))")
-    page.get_by_label("Batch size").focus()
-    assert list_faults(page) == []
-    assert page.evaluate("document.documentElement.scrollWidth") <= width

@@ -6,7 +6,6 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, Route, expect
 
 from service.client import JobDetails
@@ -56,12 +55,6 @@ def find_row(page: Page, job_id: str) -> Locator:
 
 def get_query(page: Page) -> dict[str, list[str]]:
     return parse_qs(urlsplit(page.url).query)
-
-
-def list_faults(page: Page) -> list[str]:
-    """List what axe-core finds on the page, with the elements."""
-    faults = Axe().run(page).response["violations"]
-    return [f"{fault['id']}: {[node['html'] for node in fault['nodes']]}" for fault in faults]
 
 
 def test_a_row_says_why_its_job_waits_and_what_it_trains_with(
@@ -249,31 +242,3 @@ def test_viewers_compare_jobs_and_change_none(browser: Browser, site: Site, wait
     for name in ("Cancel", "Label"):
         expect(page.get_by_role("button", name=name)).to_have_count(0)
     context.close()
-
-
-@pytest.mark.parametrize(
-    ("width", "scheme"),
-    [(390, "dark"), (1360, "light"), (1360, "dark"), (390, "light")],
-)
-@pytest.mark.slow
-def test_axe_finds_nothing_on_the_page_of_all_jobs(
-    page: Page, site: Site, waiting: list[str], scheme: str, width: int
-) -> None:
-    page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
-    page.set_viewport_size({"width": width, "height": 844})
-    page.goto(f"{site.url}/?state=QUEUED")
-    for job_id in waiting:
-        find_row(page, job_id).get_by_role("checkbox").click()
-    if width == 390:
-        page.get_by_role("button", name="Filter").click()
-    expect(page.locator("#facet-states")).to_contain_text("queued")
-    assert list_faults(page) == []
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    for name in ("Cancel 3 jobs", "Label 3 jobs", "Save view"):
-        page.get_by_role("button", name=name).click()
-        expect(page.get_by_role("dialog")).to_be_visible()
-        assert list_faults(page) == []
-        page.keyboard.press("Escape")
-    page.goto(f"{site.url}/?q=nothing-like-it")
-    expect(page.locator("#nothing")).to_be_visible()
-    assert list_faults(page) == []

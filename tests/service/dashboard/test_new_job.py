@@ -237,6 +237,7 @@ def test_the_document_of_a_job_begins_a_new_one_and_its_model_too(page: Page, si
         "dense_optimizer": {"name": "lamb", "schedule": {"scaling": "legw"}},
         "variance_reduction": {},
         "moments": {"every": 2},
+        "run": {"patience": False},
     }
     job = site.client.submit(document)
     wait_until(lambda: site.client.job(job.id).state == "SUCCEEDED")
@@ -252,7 +253,10 @@ def test_the_document_of_a_job_begins_a_new_one_and_its_model_too(page: Page, si
     page.get_by_label("Job whose model to start from").select_option(job.id)
     press(page, "Use it")
     expect(page.locator("#origin")).to_contain_text("starts with the weights of that job")
-    assert tomllib.loads(find_text(page).input_value()) == {**document, "run": {"warm_start": {"from": job.id}}}
+    assert tomllib.loads(find_text(page).input_value()) == {
+        **document,
+        "run": {"patience": False, "warm_start": {"from": job.id}},
+    }
 
 
 @pytest.mark.slow

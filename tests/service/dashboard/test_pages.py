@@ -117,7 +117,7 @@ def test_a_narrow_screen_needs_no_sideways_scrolling(page: Page, site: Site, fai
 def test_a_job_that_is_not_there_is_said(browser: Browser, site: Site, cookie_file: Path) -> None:
     page = browser.new_context(storage_state=cookie_file).new_page()
     page.goto(f"{site.url}/jobs/job_nowhere")
-    expect(page.locator("#trouble")).to_contain_text("job_nowhere")
+    expect(page.locator("#absent")).to_contain_text("no job job_nowhere")
     page.close()
 
 

@@ -32,6 +32,7 @@ EVERY_ENDPOINT = [
     ("GET", "/v1/results", "viewer"),
     ("GET", "/v1/schema", "viewer"),
     ("POST", "/v1/documents", "submitter"),
+    ("GET", "/v1/jobs/job_0/document", "viewer"),
     ("GET", "/v1/jobs/job_0/advice", "viewer"),
     ("GET", "/v1/jobs/job_0/events", "viewer"),
     ("GET", "/v1/jobs/job_0/attempts", "viewer"),

@@ -11,10 +11,13 @@ from typing import Any
 import pytest
 
 from dlrm.config import JobConfig, ModelConfig
+from service.access.principal import Role
 from service.plans.plan_process import LIMITS, MAX_AT_ONCE, MAX_WAITING, Planner
 from service.plans.service import compute_learning_rates
 from tests.patience import PATIENCE_SECONDS, wait_until
+from tests.service.advice.test_advice_api import set_job
 from tests.service.api import Api, make_settings, serve_api
+from tests.service.jobs.keys import make_key
 from tests.service.jobs.test_warm_start import write_model
 
 SYNTHETIC: dict[str, Any] = {
@@ -158,6 +161,26 @@ def test_no_row_is_read_where_a_path_is_refused(planning_api: Api) -> None:
     assert "C1, C2" in answer["unknown_sizes"]
     assert [why["field"] for why in answer["fits"]["why"]] == ["data.train.1"]
     assert (answer["num_steps"], answer["decisions"]) == (None, [])
+
+
+def test_the_quota_of_the_sender_decides_whether_it_fits(planning_api: Api) -> None:
+    job = planning_api.submit(resources={"workers_per_node": 2, "memory": "1GiB"})
+    set_job(planning_api, job["id"], state="RUNNING")
+    quota = f"/v1/quotas/{job['owner']}"
+    try:
+        assert planning_api.admin.put(quota, json={"num_cores": 3}).status_code == 200
+        fits = request_plan(planning_api, SYNTHETIC)["fits"]
+        assert (fits["now"], fits["ever"], fits["reason"]) == (False, True, "quota_exceeded")
+        assert fits["why"][0]["message"] == f"needs 2 cores, and {job['owner']} occupies 2 of 3"
+        with make_key(planning_api, "other", Role.SUBMITTER) as other:
+            assert other.post("/v1/plans", json=SYNTHETIC).json()["fits"]["now"]
+        # A submission would be refused.
+        assert planning_api.admin.put(quota, json={"num_cores": 1}).status_code == 200
+        fits = request_plan(planning_api, SYNTHETIC)["fits"]
+        assert (fits["ever"], [fault["message"] for fault in fits["why"]]) == (False, ["asks for 2 cores"])
+    finally:
+        planning_api.admin.delete(quota)
+        set_job(planning_api, job["id"], state="CANCELLED")
 
 
 def test_what_is_held_decides_whether_it_fits_now(planning_api: Api) -> None:

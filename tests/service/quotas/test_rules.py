@@ -1,5 +1,6 @@
 import pytest
 
+from dlrm.config import FieldError
 from service.launchers.protocol import Capacity
 from service.store.models import Quota
 from service.store.quotas import Usage, find_quota_lack, list_excesses
@@ -26,6 +27,6 @@ def test_what_a_job_lacks_of_a_quota_is_a_sentence_in_the_right_number(quota: Qu
 def test_what_a_quota_never_allows_is_in_the_right_number() -> None:
     demand = Capacity(num_cores=2, memory_bytes=GIB, num_gpus=1)
     assert list_excesses(demand, Quota(num_cores=1, num_gpus=0)) == [
-        ("asks for 2 cores", "at most 1 core"),
-        ("asks for 1 GPU", "at most 0 GPUs"),
+        FieldError("resources", "asks for 2 cores", "at most 1 core"),
+        FieldError("resources", "asks for 1 GPU", "at most 0 GPUs"),
     ]

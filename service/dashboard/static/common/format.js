@@ -1,6 +1,7 @@
 // Numbers, times and sizes as texts.
 
-/** Number from which on four decimal places say nothing. */
+/** Numbers between these are written without an exponent. */
+const MIN_PLAIN = 1e-4;
 const MAX_PLAIN = 1e6;
 /** Number from which on thousands have no letter: K, M, B and T are below. */
 const MAX_LETTER = 1e15;
@@ -14,6 +15,8 @@ export const UNKNOWN = "–";
 export const isKnown = (value) => value !== null && value !== undefined;
 
 export const integer = (value) => (isKnown(value) ? whole.format(value) : UNKNOWN);
+/** Format a number of things: 1 core, 2,000 cores. */
+export const count = (number, noun) => `${integer(number)} ${noun}${number === 1 ? "" : "s"}`;
 /** Format a number as a digit and a power of ten: 4.261e20. */
 export const scientific = (value) => powers.format(value).replace("E", "e");
 /** Format a number with three significant digits: 4.93K, 2.5e18. */
@@ -21,11 +24,12 @@ export function rate(value) {
   if (!isKnown(value)) return UNKNOWN;
   return Math.abs(value) < MAX_LETTER ? compact.format(value) : scientific(value);
 }
-/** Format a number with at least four significant digits: 0.6931, 0.000015, 4.261e20. */
+/** Format a number with at least four significant digits: 0.6931, 0.0015, 1.5e-5, 4.261e20. */
 export function figure(value) {
   if (!isKnown(value)) return UNKNOWN;
-  if (Math.abs(value) >= MAX_PLAIN) return scientific(value);
-  return value === 0 || Math.abs(value) >= 0.1 ? value.toFixed(4) : String(Number(value.toPrecision(4)));
+  const size = Math.abs(value);
+  if (size === 0 || (size >= 0.1 && size < MAX_PLAIN)) return value.toFixed(4);
+  return size >= MIN_PLAIN && size < MAX_PLAIN ? String(Number(value.toPrecision(4))) : scientific(value);
 }
 /** Format an estimated number of samples: 31,204, or 0.4. */
 export const samples = (value) =>
@@ -65,15 +69,4 @@ export function ago(time) {
   if (minutes < 60) return `${minutes} min ago`;
   const hours = Math.floor(minutes / 60);
   return hours < 24 ? `${hours} h ago` : `${Math.floor(hours / 24)} d ago`;
-}
-
-export const clock = (time) => new Date(time).toLocaleTimeString("en-GB");
-
-const DAY_FORMAT = { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", hourCycle: "h23" };
-
-/** Format a time: 14:05:09 of today, or 3 Mar, 14:05. */
-export function moment(time) {
-  const then = new Date(time);
-  const isToday = then.toDateString() === new Date().toDateString();
-  return isToday ? clock(then) : then.toLocaleString("en-GB", DAY_FORMAT);
 }

@@ -1,5 +1,5 @@
 // The actions on a job: those that its state and the role of the sender allow.
-import { get, request } from "../common/api.js";
+import { describeError, get, request } from "../common/api.js";
 import { byId } from "../common/elements.js";
 import { fileSize } from "../common/format.js";
 import { hasEnded } from "../common/state.js";
@@ -43,6 +43,7 @@ export class Actions {
   show(job) {
     this.job = job;
     if (job === null) return;
+    byId("actions").hidden = false;
     for (const [name, isOffered] of Object.entries(IS_OFFERED)) {
       const button = byId(name);
       const isHidden = !this.mayAct || !isOffered(job);
@@ -60,7 +61,7 @@ export class Actions {
     try {
       return await act();
     } catch (error) {
-      fault.textContent = error.message;
+      fault.textContent = describeError(error);
       fault.hidden = false;
       return null;
     }

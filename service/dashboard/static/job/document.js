@@ -4,16 +4,15 @@ import { makeCopyButton } from "../common/copy.js";
 import { byId, element } from "../common/elements.js";
 import { integer } from "../common/format.js";
 import { showDerived } from "../plan/derived.js";
-import { chooseSizeFormat } from "../plan/plan.js";
-import { listDifferences, shorten } from "./defaults.js";
-import { makeCurl, makePython, makeSubmit, toToml } from "./document_text.js";
+import { makeCurl, makePython, makeSubmit } from "./document_text.js";
 import { EventStore } from "./event_store.js";
 import { path, startJob } from "./frame.js";
 
 const DECIDED = "decided";
 const events = new EventStore(path, [DECIDED]);
-let schema = null;
 let job = null;
+/** Shortest document of the job, as the service makes it. */
+let short = null;
 let shown = "";
 
 function showDifferences(differences) {
@@ -22,38 +21,32 @@ function showDifferences(differences) {
   byId("differences").querySelector("tbody").replaceChildren(...differences.map(makeRow));
 }
 
-function makeRow({ path, value, default: usual, meaning }) {
-  const name = path.flatMap((part, index) => (index ? [element("wbr"), `.${part}`] : [part]));
-  const usualText = usual === undefined ? "must be stated" : element("code", {}, valueText(usual, path));
+function makeRow({ field, value, default: usual, meaning }) {
+  const name = field.split(".").flatMap((part, index) => (index ? [element("wbr"), `.${part}`] : [part]));
   return element(
     "tr",
     {},
     element("th", { scope: "row" }, ...name),
-    element("td", {}, element("code", {}, valueText(value, path))),
-    element("td", {}, usualText),
+    element("td", {}, element("code", {}, valueText(value))),
+    element("td", {}, element("code", {}, valueText(usual))),
     element("td", {}, meaning),
   );
 }
 
-function valueText(value, path) {
-  if (path.at(-1) === "memory" && typeof value === "number") return chooseSizeFormat(value)(value);
-  return typeof value === "string" ? value || '""' : JSON.stringify(value);
-}
+const valueText = (value) => (typeof value === "string" ? value || '""' : JSON.stringify(value));
 
 /** Show the document in the chosen form. */
 function showText() {
   const form = document.querySelector("input[name=form]:checked").value;
-  byId("document").textContent = form === "toml" ? toToml(job.spec, schema) : JSON.stringify(job.spec, null, 2);
+  byId("document").textContent = form === "toml" ? short.toml : JSON.stringify(job.spec, null, 2);
 }
 
 /** Show what submits the same document, in the chosen way. */
 function showAgain() {
-  const short = shorten(listDifferences(job.spec, schema));
-  const toml = toToml(short, schema);
   const make = {
-    curl: () => makeCurl(toml, location.origin),
-    submit: () => makeSubmit(toml, location.origin),
-    python: () => makePython(short, location.origin),
+    curl: () => makeCurl(short.toml, location.origin),
+    submit: () => makeSubmit(short.toml, location.origin),
+    python: () => makePython(short.document, location.origin),
   };
   byId("again").textContent = make[document.querySelector("input[name=way]:checked").value]();
 }
@@ -64,14 +57,14 @@ function filterDecisions() {
 }
 
 async function update(now) {
-  schema ??= await get("/v1/schema");
-  job = now;
   const decisions = events.findLast(DECIDED)?.details.decisions ?? [];
-  const content = JSON.stringify([job.spec, job.derived, decisions]);
+  const content = JSON.stringify([now.spec, now.derived, decisions]);
   // Only then: texts that somebody selects stay.
   if (content === shown) return;
+  short ??= await get(`${path}/document`);
+  job = now;
   shown = content;
-  showDifferences(listDifferences(job.spec, schema));
+  showDifferences(short.differences);
   showDerived(byId("derived"), decisions, job.derived);
   filterDecisions();
   showAgain();

@@ -1,23 +1,4 @@
-// Texts of a job document: TOML, JSON, and what submits it again.
-import { stringify } from "../vendor/smol-toml/stringify.js";
-import { findObject } from "./defaults.js";
-
-/** Write a document as TOML, which has no null: a field that is null is left out, or false where that differs from its
- * default. schema: of documents. */
-export function toToml(document, schema) {
-  return stringify(withoutNulls(document, schema, schema));
-}
-
-function withoutNulls(value, owner, schema) {
-  if (Array.isArray(value)) return value.filter((each) => each !== null).map((each) => withoutNulls(each, undefined, schema));
-  if (value === null || typeof value !== "object") return value;
-  const kept = Object.entries(value).flatMap(([name, part]) => {
-    const field = owner?.properties?.[name];
-    if (part !== null) return [[name, withoutNulls(part, field && findObject(field, schema), schema)]];
-    return (field?.default ?? null) === null ? [] : [[name, false]];
-  });
-  return Object.fromEntries(kept);
-}
+// Commands and programs that submit a job document again.
 
 /** Make the command of curl that submits a document. */
 export function makeCurl(toml, origin) {

@@ -1,5 +1,5 @@
 // What all tabs of a job's page share: its heading, its actions, and the stream that keeps them up to date.
-import { get } from "../common/api.js";
+import { ApiError, get } from "../common/api.js";
 import { byId, element, labelChips, showState } from "../common/elements.js";
 import { ago } from "../common/format.js";
 import { showCapacity, startHeader } from "../common/header.js";
@@ -16,6 +16,8 @@ export const path = `/v1/jobs/${encodeURIComponent(page.dataset.jobId)}`;
 export const sender = startHeader();
 
 let job = {};
+/** What messages have said during a read, whose answer may be older. */
+let late = {};
 
 /** Keep a tab up to date until its job has ended.
  *
@@ -33,7 +35,16 @@ export function startJob({ update, names = [], events = null }) {
   });
   const updates = new Updates(
     async (changed) => {
-      if (changed.has(ALL)) job = await get(path);
+      if (changed.has(ALL)) {
+        late = {};
+        const found = await readJob();
+        if (found === null) {
+          page.hidden = byId("actions").hidden = true;
+          byId("absent").hidden = false;
+          return false;
+        }
+        job = { ...found, ...late };
+      }
       // Messages that come meanwhile are for the next call: an end among them has not been shown yet.
       const shown = job;
       showHeading();
@@ -51,7 +62,7 @@ export function startJob({ update, names = [], events = null }) {
       names: ["job", ...names],
       take(name, content) {
         // The first message of a job has all its fields, later ones those that have changed.
-        if (name === "job") job = { ...job, ...content };
+        if (name === "job") [job, late] = [job, late].map((known) => ({ ...known, ...content }));
         if (name === "event") events?.add(content);
       },
     },
@@ -59,9 +70,18 @@ export function startJob({ update, names = [], events = null }) {
   return updates;
 }
 
+/** Read the job; null if it was deleted, or never was. */
+async function readJob() {
+  try {
+    return await get(path);
+  } catch (error) {
+    if (error instanceof ApiError && error.status === 404) return null;
+    throw error;
+  }
+}
+
 function showHeading() {
   document.title = `${job.name} · ${job.state.toLowerCase()} · DLRM`;
-  byId("id").textContent = job.id;
   byId("name").textContent = job.name;
   showState(byId("state"), job);
   byId("reason").textContent = reasonText(job);

@@ -1,7 +1,8 @@
 // Why a job waits: its place, its expected start, who holds the room, and its priority, which can be changed here.
-import { request } from "../common/api.js";
+import { describeError, request } from "../common/api.js";
 import { element } from "../common/elements.js";
-import { binarySize, duration, integer, isKnown, moment } from "../common/format.js";
+import { binarySize, duration, integer, isKnown } from "../common/format.js";
+import { nearTime } from "../common/times.js";
 import { refill, setText, showFacts } from "./rows.js";
 
 const TITLES = {
@@ -80,7 +81,7 @@ export class Waiting {
     try {
       this.onChange(await request("PATCH", this.path, { priority: Number(this.field.value) }));
     } catch (error) {
-      this.fault.textContent = error.message;
+      this.fault.textContent = describeError(error);
       this.fault.hidden = false;
     }
   }
@@ -93,7 +94,7 @@ const secondsUntil = (time) => Math.max(0, (Date.parse(time) - Date.now()) / 100
 function describeStart({ expected_start_at: time, holders }) {
   if (isKnown(time)) {
     const seconds = secondsUntil(time);
-    return seconds > 0 ? `about ${moment(time)}, in ${duration(seconds)}` : "any moment";
+    return seconds > 0 ? `about ${nearTime(time)}, in ${duration(seconds)}` : "any moment";
   }
   return holders.length ? "cannot be told: not all jobs in front have said when they end" : "cannot be told yet";
 }

@@ -19,14 +19,14 @@ export class Draft {
     keep(TEXT, text);
   }
 
-  /** Keep a text that a starting point has made; `from` is the job whose document it is, if it is one. */
+  /** Keep a text that a starting point has made; `from` is the query of the address that says of what, if one does. */
   fill(text, from = "") {
     this.save(text);
     keep(FILLED, text);
     keep(FROM, from);
   }
 
-  /** Job whose document the text has begun as; empty without one. */
+  /** Query of the address that the text has begun by; empty without one. */
   get from() {
     return sessionStorage.getItem(FROM) ?? "";
   }

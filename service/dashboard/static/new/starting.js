@@ -1,12 +1,13 @@
 // Where a document begins: at a starting point, at the document of a job, or at a file.
+import { get } from "../common/api.js";
 import { byId, element } from "../common/elements.js";
 import { ago, fileSize } from "../common/format.js";
-import { listTrained, readJob, readStart, retrain } from "./origin.js";
+import { changeText, readValue } from "./text.js";
 
 /**
  * Start the buttons of the starting points, and begin with the document of the job that the address names.
  *
- * page: {editor, draft, root, maySubmit, noteChange, showProblem, showError}.
+ * page: {editor, draft, noteChange, showProblem, showError}.
  */
 export async function startStarting(page) {
   const file = byId("file");
@@ -19,10 +20,18 @@ export async function startStarting(page) {
   byId("retrain").addEventListener("click", () => chooseTrained(page));
   byId("trained-cancel").addEventListener("click", () => byId("trained").close());
   byId("trained-choose").addEventListener("click", () => useTrained(page));
-  const from = new URLSearchParams(location.search).get("from");
-  if (from && page.draft.from !== from) await startFrom(page, from);
-  else if (from) showOrigin({ id: from, name: from }, "");
+  const address = new URLSearchParams(location.search);
+  if (address.has("from")) await startFrom(page, address.get("from"), address.getAll("set"));
 }
+
+/** Read the text of a starting point. */
+async function readStart(name) {
+  const response = await fetch(new URL(`starts/${name}.toml`, import.meta.url));
+  return response.text();
+}
+
+/** Read the shortest document of a job: {toml, document}. */
+const readDocument = (id) => get(`/v1/jobs/${encodeURIComponent(id)}/document`);
 
 /** Fill the text with what `read` returns, unless the user keeps what was typed; return whether it was filled. */
 async function fill({ editor, draft, noteChange, showError }, what, read, from = "") {
@@ -41,25 +50,43 @@ async function fill({ editor, draft, noteChange, showError }, what, read, from =
   return true;
 }
 
-async function startFrom(page, id) {
-  let job = null;
+/** Begin with the document of a job and the changes of the address, unless the text has begun so before a reload. */
+async function startFrom(page, id, settings) {
+  const changes = settings.map(readChange);
+  let name = id;
   const read = async () => {
-    const found = await readJob(id, page.root, page.maySubmit);
-    job = found.job;
-    return found.text;
+    const { toml, document } = await readDocument(id);
+    name = document.name ?? id;
+    return changes.reduce((text, { path, value }) => (path ? changeText(text, path, value) : text), toml);
   };
-  if (await fill(page, `the one of ${id}`, read, id)) showOrigin(job, ", without what has its default");
+  const isNew = page.draft.from !== location.search;
+  if (isNew && !(await fill(page, `the one of ${id}`, read, location.search))) return;
+  const link = element("a", { href: `/jobs/${encodeURIComponent(id)}` }, name);
+  const list = (isWanted) => changes.filter(isWanted).map(({ words }) => words).join(", ");
+  const made = list(({ path }) => path);
+  const odd = list(({ path }) => !path);
+  byId("origin").replaceChildren(
+    "This is the document of the job ",
+    link,
+    `${made && `, with ${made}`}. Submit makes a new job of it.`,
+    odd && ` Left out of the address, since it is no FIELD:VALUE in TOML: ${odd}.`,
+  );
+  byId("origin").hidden = false;
 }
 
-function showOrigin(job, detail) {
-  const link = element("a", { href: `/jobs/${encodeURIComponent(job.id)}` }, job.name);
-  byId("origin").replaceChildren("This is the document of the job ", link, `${detail}. Submit makes a new job of it.`);
-  byId("origin").hidden = false;
+/** Read a change of an address, such as `run.epochs:3`: {words, path, value}, and the words alone if it is malformed. */
+function readChange(words) {
+  const [, field, text] = /^([\w.]+):(.+)$/s.exec(words) ?? [];
+  try {
+    return { words: `${field} = ${text}`, path: field.split("."), value: readValue(text) };
+  } catch {
+    return { words };
+  }
 }
 
 async function chooseTrained({ showError }) {
   try {
-    const jobs = await listTrained();
+    const jobs = (await get("/v1/jobs?state=SUCCEEDED&limit=50")).items;
     byId("trained-jobs").replaceChildren(...jobs.map(({ id, name, finished_at }) => element("option", { value: id }, `${name}, ${ago(finished_at)} (${id})`)));
     byId("trained-jobs").hidden = byId("trained-choose").hidden = jobs.length === 0;
     if (jobs.length === 0) byId("trained-hint").textContent = "No job has succeeded yet. Train one first: the quick start takes about a minute.";
@@ -72,7 +99,7 @@ async function chooseTrained({ showError }) {
 async function useTrained(page) {
   const id = byId("trained-jobs").value;
   byId("trained").close();
-  const read = async () => retrain((await readJob(id, page.root, page.maySubmit)).text, id);
+  const read = async () => changeText((await readDocument(id)).toml, ["run", "warm_start"], { from: id });
   if (await fill(page, `one that goes on from ${id}`, read)) {
     byId("origin").textContent = "The new job starts with the weights of that job. Name the new rows in data.train; the columns must be the same.";
     byId("origin").hidden = false;

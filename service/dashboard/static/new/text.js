@@ -1,5 +1,5 @@
 // The text of a job document in TOML: its values, the lines where they stand, and changes of single values.
-import { parse, patch, stringify, TomlDocument } from "../vendor/toml-patch/toml-patch.js";
+import { parse, patch, TomlDocument } from "../vendor/toml-patch/toml-patch.js";
 
 /** Read a text: {value, places, fault}. A fault is {line, message}; value and places are null then. */
 export function readText(text) {
@@ -75,6 +75,9 @@ export function findPath(places, line) {
 /** Return the value at a path; undefined if absent. */
 export const getIn = (value, path) => path.reduce((inner, part) => inner?.[part], value);
 
+/** Read a value as a line of a text has it, such as `[64, 32]`. Throws if it is none. */
+export const readValue = (text) => parse(`value = ${text}`).value;
+
 /**
  * Return the text with one value changed, or left out if it is undefined; comments, order and layout stay. A table that
  * becomes empty goes too, unless `isKept(path)` says that it means something.
@@ -95,7 +98,8 @@ function setIn(target, path, value) {
     target[name] = value;
     return;
   }
-  if (typeof target[name] !== "object") target[name] = {};
+  // Own names alone: `__proto__` of an address would change every object of the page.
+  if (!Object.hasOwn(target, name) || typeof target[name] !== "object") target[name] = {};
   setIn(target[name], rest, value);
 }
 
@@ -122,6 +126,3 @@ export function isEqual(one, other) {
     names.every((name) => isEqual(one[name], other[name]))
   );
 }
-
-/** Write a document as text, with a section for each table. */
-export const writeText = (document) => stringify(document, { inlineTableStart: 2, bracketSpacing: false });

@@ -1,4 +1,4 @@
-"""Meanings of the fields of a job document, in a sentence."""
+"""The JSON Schema of job documents, and what their fields mean."""
 
 from functools import cache
 from typing import Any
@@ -8,9 +8,15 @@ from dlrm.config import JobSpec
 MAX_CHARACTERS = 200
 
 
+@cache
+def get_job_schema() -> dict[str, Any]:
+    """Return the JSON Schema of a job document, which is made once."""
+    return JobSpec.model_json_schema()
+
+
 def find_meaning(field: str) -> str:
     """Find what a field means, by its dotted path: the first sentence of its description; empty if it has none."""
-    schema, definitions = _get_schema()
+    schema = get_job_schema()
     nodes: list[dict[str, Any]] = [schema]
     text = ""
     for name in field.split("."):
@@ -18,15 +24,9 @@ def find_meaning(field: str) -> str:
         if not found:
             return ""
         text = next((node["description"] for node in found if "description" in node), "")
-        nodes = [resolved for node in found for resolved in _resolve(node, definitions)]
+        nodes = [resolved for node in found for resolved in _resolve(node, schema["$defs"])]
     sentence = " ".join(text.split()).split(". ")[0].removesuffix(".")
     return sentence if len(sentence) <= MAX_CHARACTERS else sentence[: MAX_CHARACTERS - 1] + "…"
-
-
-@cache
-def _get_schema() -> tuple[dict[str, Any], dict[str, Any]]:
-    schema = JobSpec.model_json_schema()
-    return schema, schema["$defs"]
 
 
 def _resolve(node: dict[str, Any], definitions: dict[str, Any]) -> list[dict[str, Any]]:
