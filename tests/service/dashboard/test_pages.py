@@ -47,7 +47,7 @@ def sign_in(page: Page, text: str) -> None:
 
 def test_without_jobs_the_list_says_how_to_submit_one(page: Page, site: Site) -> None:
     page.goto(f"{site.url}/")
-    expect(page.locator("#empty pre")).to_contain_text("dlrm submit")
+    expect(page.locator("#empty pre")).to_contain_text(f"DLRM_URL={site.url}\ndlrm submit")
     expect(page.locator("#capacity")).to_contain_text("of 2 cores free")
 
 

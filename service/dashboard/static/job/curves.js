@@ -92,10 +92,14 @@ async function change(name) {
   }
 }
 
+function explainNothing() {
+  if (hasEnded(job)) return "The job has ended without a step: its overview says why.";
+  return job.num_attempts ? "They begin with the first step." : "The job has not been started: its overview says why it waits.";
+}
+
 async function update(now, changed) {
   job = now;
-  const reason = hasEnded(job) ? "It has ended without a step: its overview says why." : "They begin with its first step.";
-  byId("empty-reason").textContent = reason;
+  byId("empty-reason").textContent = explainNothing();
   if (!changed.has(ALL) && !changed.has("curves")) return;
   if (!panels.length) makePanels();
   await data.update(controls, findOrigin());

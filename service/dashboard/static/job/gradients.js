@@ -17,7 +17,7 @@ let charts = null;
 function explainNothing(job) {
   const isOff = job.spec.moments === null;
   byId("empty-title").textContent = isOff ? "This run measures nothing of its gradients." : "Nothing measured yet.";
-  const reason = hasEnded(job) ? "It has ended before the first measurement." : "It comes with the first measurements of moments.";
+  const reason = hasEnded(job) ? "It has ended before the first measurement." : "The first measurement comes soon after the first step.";
   byId("empty-reason").textContent = isOff ? "" : reason;
 }
 

@@ -88,7 +88,7 @@ function showEmpty() {
 function describeEmpty() {
   if (job.num_attempts === 0 && hasEnded(job)) return "The job ended before it was started, so nothing was written.";
   if (job.num_attempts === 0) {
-    const why = [reasonText(job), job.message].filter(Boolean).join(": ");
+    const why = job.message || reasonText(job);
     return `The job waits to be started${why ? ` (${why})` : ""}. Its log begins with its first attempt.`;
   }
   const name = ranks.selectedOptions[0]?.textContent ?? "this process";

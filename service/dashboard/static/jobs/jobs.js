@@ -137,6 +137,7 @@ byId("show-facets").addEventListener("click", () => {
   byId("show-facets").setAttribute("aria-expanded", isOpen);
 });
 
+byId("service-url").textContent = location.origin;
 open();
 startHeader().then((me) => bulk.allow(me.role));
 // Ages and times to a restart grow without a message.
