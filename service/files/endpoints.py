@@ -75,9 +75,13 @@ def get_logs(
     tail_lines: Annotated[
         int | None, Query(ge=1, le=100_000, description="read the last lines, so many, instead of those at `offset`")
     ] = None,
+    before: Annotated[
+        int | None,
+        Query(ge=0, le=MAX_SERIAL, description="with `tail_lines`: read those before this byte; the end if omitted"),
+    ] = None,
 ) -> LogPart:
     """Read a part of the log of a rank or of a launch process; `next_offset` is where the next part begins."""
-    part = LogRange(offset, limit_bytes, tail_lines)
+    part = LogRange(offset, limit_bytes, tail_lines, before)
     return logs.read(job_id, principal, attempt, LogName(rank, node), part)
 
 

@@ -58,6 +58,7 @@ class LogService:
             attempt=attempt.number,
             rank=name.source,
             text=log_part.text,
+            offset=log_part.offset,
             next_offset=log_part.next_offset,
             complete=log_part.is_at_end and attempt.state not in ACTIVE_STATES,
         )

@@ -45,13 +45,14 @@ def read_part(log: LogText, part: LogRange) -> LogPart:
 
     A character (at most 4 bytes) is never split: an incomplete one at the end belongs to the next part.
     """
-    start = _find_tail_start(log, part) if part.tail_lines is not None else min(max(part.offset, log.start), log.end)
-    data = log.read(start, part.limit_bytes)
+    end = _clamp(part.before if part.tail_lines and part.before is not None else log.end, log)
+    start = _find_tail_start(log, part, end) if part.tail_lines else _clamp(part.offset, log)
+    data = log.read(start, min(part.limit_bytes, end - start))
     is_at_end = start + len(data) >= log.end
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     text = decoder.decode(data)
     num_pending = len(decoder.getstate()[0])
-    return LogPart(text, start + len(data) - num_pending, is_at_end)
+    return LogPart(text, start, start + len(data) - num_pending, is_at_end)
 
 
 def find_last_line(log: LogText) -> str:
@@ -62,12 +63,17 @@ def find_last_line(log: LogText) -> str:
     return next(filter(None, lines), "")
 
 
-def _find_tail_start(log: LogText, part: LogRange) -> int:
-    """Compute the offset in bytes of the last `tail_lines` lines, as far as they fit into `limit_bytes`."""
-    start = max(log.start, log.end - part.limit_bytes)
-    lines = log.read(start, log.end - start).splitlines(keepends=True)
-    if start > log.start and lines:
-        # The first line begins before the limit.
-        start += len(lines.pop(0))
-    num_left_out = max(0, len(lines) - (part.tail_lines or 0))
-    return start + sum(len(line) for line in lines[:num_left_out])
+def _clamp(offset: int, log: LogText) -> int:
+    return min(max(offset, log.start), log.end)
+
+
+def _find_tail_start(log: LogText, part: LogRange, end: int) -> int:
+    """Compute the offset in bytes of the last `tail_lines` lines before `end`, as far as they fit into `limit_bytes`.
+
+    Of a line that alone is longer, the end fits.
+    """
+    start = max(log.start, end - part.limit_bytes)
+    lines = log.read(start, end - start).removesuffix(b"\n").split(b"\n")
+    # The first line may begin before the limit.
+    num_left_out = max(int(start > log.start and len(lines) > 1), len(lines) - (part.tail_lines or 0))
+    return start + sum(len(line) + 1 for line in lines[:num_left_out])

@@ -224,21 +224,27 @@ class LogName:
 class LogPart:
     """A part of a log.
 
-    `next_offset` is the offset in bytes after it; `is_at_end` is whether the log had no more when it was read.
+    It begins at byte `offset` and ends before byte `next_offset`; `is_at_end` is whether the log had no more when it
+    was read.
     """
 
     text: str
+    offset: int
     next_offset: int
     is_at_end: bool
 
 
 @dataclass(frozen=True)
 class LogRange:
-    """Range of a log: `limit_bytes` bytes from byte `offset` on, or the last `tail_lines` lines within that limit."""
+    """Range of a log: `limit_bytes` bytes from byte `offset` on, or the last `tail_lines` lines within that limit.
+
+    before: byte that the last lines are before; the end of the log if None.
+    """
 
     offset: int = 0
     limit_bytes: int = 65_536
     tail_lines: int | None = None
+    before: int | None = None
 
 
 class LaunchError(Exception):

@@ -97,6 +97,8 @@ class LogPart(Answer, frozen=True):
     """Rank whose log it is, or `launch` for the launch process."""
     text: str
     """Text of this part, in whole characters."""
+    offset: int = 0
+    """Offset in bytes of the beginning of this part."""
     next_offset: int
     """Value of `offset` that continues after this part, in bytes."""
     complete: bool

@@ -87,7 +87,7 @@ class RunFacts:
     def read_log(self, job: Job, attempt: Attempt, name: LogName, part: LogRange) -> LogPart:
         """Read a part of the log of a rank or of a launch process; empty if nothing was written."""
         with self.open_log(job, attempt, name) as log:
-            return read_part(log, part) if log.end else LogPart("", part.offset, is_at_end=True)
+            return read_part(log, part) if log.end else LogPart("", part.offset, part.offset, is_at_end=True)
 
     @contextmanager
     def open_log(self, job: Job, attempt: Attempt, name: LogName) -> Generator[LogText]:

@@ -1,5 +1,8 @@
 """The page of capacity: who uses the machine, who waits, and what an owner may use."""
 
+import re
+from itertools import count
+
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -15,6 +18,8 @@ SETTINGS = {
     "DLRM_RECONCILE_INTERVAL_SECONDS": "0.2",
     "DLRM_GRACE_PERIOD_SECONDS": "5",
 }
+SOON = "const wait = setTimeout; window.setTimeout = (work, milliseconds) => wait(work, milliseconds / 10);"
+"""Script that has pages read again ten times as soon."""
 
 
 def submit(client: Client, name: str, num_cores: int, **changes: object) -> Job:
@@ -63,6 +68,30 @@ def test_who_uses_the_machine_who_waits_and_a_quota_that_an_admin_sets(page: Pag
     for job in (*waiting, running):
         site.client.cancel(job.id)
     expect(page.locator("#idle")).to_be_visible()
+
+
+def test_what_has_no_message_is_read_again_though_messages_come_all_the_time(page: Page, site: Site) -> None:
+    page.add_init_script(SOON)
+    job = submit(site.client, "trains", 1)
+    page.goto(f"{site.url}/capacity")
+    expect(page.locator("#holders .state")).to_have_text("running")
+    numbers = count()
+
+    def send_message() -> None:
+        site.client.edit(job.id, labels={"step": str(next(numbers))})
+
+    # The first message of a job is news.
+    with page.expect_response(re.compile("/v1/quotas")):
+        send_message()
+    set_quota = page.request.put(f"{site.url}/v1/quotas/nobody", data={"num_cores": 1}, headers={"Origin": site.url})
+    assert set_quota.ok
+
+    def is_shown() -> bool:
+        send_message()
+        return page.locator("#owners tbody th", has_text="nobody").is_visible()
+
+    wait_until(is_shown)
+    site.client.cancel(job.id)
 
 
 @pytest.mark.slow

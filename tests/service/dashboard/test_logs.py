@@ -99,6 +99,32 @@ def test_a_long_log_is_followed_scrolled_back_and_searched(page: Page, site: Sit
     site.client.cancel(job.id)
 
 
+def test_lines_that_are_no_utf_8_are_each_shown_once(page: Page, site: Site) -> None:
+    job, run_directory = start_job(site)
+    path = run_directory / "attempt-1/logs/rank-0.log"
+    wait_until(lambda: path.exists() and path.stat().st_size)
+    names = [f"caf\u00e9 {number}" for number in range(NUM_LINES // 6)]
+    with path.open("a", encoding="latin-1") as log:
+        log.writelines(f"{name}\n" for name in names)
+        log.write("caf\u00e9 un")
+    page.goto(f"{site.url}/jobs/{job.id}/logs")
+    lines = page.locator(".log-line")
+    expect(lines.last).to_have_text("caf\ufffd un")
+    with path.open("a", encoding="latin-1") as log:
+        log.write("finished\ncaf\u00e9 last\n")
+    expect(lines.last).to_have_text("caf\ufffd last")
+    while lines.first.inner_text() != "rank 0 says gr\u00fcezi":
+        before = lines.count()
+        scroll_up(page)
+        expect(lines).not_to_have_count(before)
+    shown = [name.replace("\u00e9", "\ufffd") for name in [*names, "caf\u00e9 unfinished", "caf\u00e9 last"]]
+    assert lines.all_inner_texts()[1:] == shown
+    page.fill("#wanted", "4242")
+    page.press("#wanted", "Enter")
+    expect(page.locator("[data-found]")).to_have_text("caf\ufffd 4242")
+    site.client.cancel(job.id)
+
+
 @pytest.mark.slow
 def test_the_address_keeps_the_process_and_the_attempt_and_an_empty_log_says_why(page: Page, site: Site) -> None:
     job, run_directory = start_job(site, "lose_two_steps_once", "RECOVERING")

@@ -40,6 +40,28 @@ def test_the_last_lines_are_those_that_fit(tmp_path: Path) -> None:
     assert read_part(LogFile(path), LogRange(tail_lines=99)).text.startswith("line 0\n")
 
 
+@given(st.lists(st.binary(max_size=8).map(lambda line: line.replace(b"\n", b"\r")), max_size=20), st.integers(12, 40))
+def test_lines_read_upwards_are_the_whole_log_though_they_are_no_utf_8(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[bytes], limit_bytes: int
+) -> None:
+    path = tmp_path_factory.mktemp("logs") / "rank-0.log"
+    path.write_bytes(b"\n".join(lines))
+    text, before = "", path.stat().st_size
+    while before:
+        part = read_part(LogFile(path), LogRange(limit_bytes=limit_bytes, tail_lines=99, before=before))
+        text, before = part.text + text, part.offset
+    # The last line may end within a character.
+    assert b"\n".join(lines).decode("utf-8", "replace").startswith(text)
+    assert text.count("\n") == max(0, len(lines) - 1)
+
+
+def test_the_end_of_a_line_longer_than_the_limit_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text("first\n" + 30 * "=" + ">")
+    part = read_part(LogFile(path), LogRange(tail_lines=5, limit_bytes=10))
+    assert (part.text, part.offset) == (9 * "=" + ">", 27)
+
+
 def test_a_log_that_is_not_there_yet_is_empty(tmp_path: Path) -> None:
     part = read_part(LogFile(tmp_path / "log"), LogRange(offset=5))
     assert (part.text, part.is_at_end) == ("", True)

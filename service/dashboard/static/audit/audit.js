@@ -1,8 +1,9 @@
 // Page of the audit log, newest first. Its filters are in the address.
-import { ApiError, get } from "../common/api.js";
+import { get, listFaults } from "../common/api.js";
 import { byId, element } from "../common/elements.js";
 import { startHeader } from "../common/header.js";
 import { KeyedRows } from "../common/keyed_rows.js";
+import { Pages } from "../common/pages.js";
 import { preciseTime } from "../common/times.js";
 import { saveCsv } from "../common/files.js";
 import { ACTIONS, describeAction, describeActor, findPage } from "./words.js";
@@ -12,8 +13,7 @@ const TEXTS = ["actor", "action", "target"];
 const TIMES = ["since", "until"];
 const form = byId("filters");
 
-let events = [];
-let cursor = null;
+const pages = new Pages("/v1/audit");
 /** Keys that have acted, by their ids. */
 const keys = new Map();
 
@@ -39,33 +39,34 @@ function makeQuery() {
   return new URLSearchParams(values.filter(([, value]) => value));
 }
 
-async function read(after = null) {
+async function read() {
   const query = makeQuery();
   const text = query.toString();
   history.replaceState(null, "", text ? `?${text}` : location.pathname);
   query.set("limit", PAGE_SIZE);
-  if (after) query.set("cursor", after);
-  const page = await get(`/v1/audit?${query}`);
-  await readKeys(page.items);
-  events = after ? [...events, ...page.items] : page.items;
-  cursor = page.next_cursor;
-  show();
+  if (await pages.open(query)) await show();
+}
+
+async function readOlder() {
+  if (await pages.readOn()) await show();
 }
 
 /** Read the names of the keys of these events, as far as they are not known. */
-async function readKeys(added) {
-  const unknown = [...new Set(added.map((event) => event.key_id))].filter((id) => id && !keys.has(id));
+async function readKeys(events) {
+  const unknown = [...new Set(events.map((event) => event.key_id))].filter((id) => id && !keys.has(id));
   for (let first = 0; first < unknown.length; first += PAGE_SIZE / 2) {
     const query = new URLSearchParams(unknown.slice(first, first + PAGE_SIZE / 2).map((id) => ["id", id]));
     for (const key of (await get(`/v1/keys?${query}&limit=200`)).items) keys.set(key.id, key);
   }
 }
 
-function show() {
+async function show() {
+  await readKeys(pages.items);
+  const { items: events } = pages;
   rows.show(events);
   byId("events").hidden = events.length === 0;
   byId("none").hidden = events.length > 0;
-  byId("older").hidden = cursor === null;
+  byId("older").hidden = pages.next === null;
   byId("csv").hidden = events.length === 0;
   byId("content").hidden = false;
 }
@@ -94,7 +95,7 @@ const keyName = (event) => keys.get(event.key_id)?.name ?? event.key_id ?? "";
 
 function save() {
   const head = ["time", "actor", "key", "key_id", "action", "in words", "target", "address", "request_id", "details"];
-  const cells = events.map((event) => [
+  const cells = pages.items.map((event) => [
     ...[event.time, event.actor, keyName(event), event.key_id, event.action, describeAction(event), event.target],
     ...[event.address, event.request_id, JSON.stringify(event.details)],
   ]);
@@ -105,8 +106,7 @@ function attempt(work) {
   byId("trouble").hidden = true;
   work().catch((error) => {
     byId("trouble").hidden = false;
-    const faults = error.errors?.map(({ field, message, valid }) => `${field}: ${message}${valid ? ` (valid: ${valid})` : ""}`) ?? [];
-    byId("trouble").textContent = error instanceof ApiError ? faults.join("; ") || error.message : "The service does not answer; try again.";
+    byId("trouble").textContent = listFaults(error).map((fault) => fault.filter(Boolean).join(": ")).join("; ");
   });
 }
 
@@ -128,7 +128,7 @@ async function start() {
     for (const name of [...TEXTS, ...TIMES]) form.elements[name].value = "";
     attempt(read);
   });
-  byId("older").addEventListener("click", () => attempt(() => read(cursor)));
+  byId("older").addEventListener("click", () => attempt(readOlder));
   byId("csv").addEventListener("click", save);
   await read();
 }

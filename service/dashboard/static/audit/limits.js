@@ -1,13 +1,13 @@
 // The limits of a quota in words.
-import { binarySize, integer, isKnown } from "../common/format.js";
+import { binarySize, count, isKnown } from "../common/format.js";
 
-const count = (noun) => (value) => `${integer(value)} ${noun}${value === 1 ? "" : "s"}`;
+const countOf = (noun) => (value) => count(value, noun);
 const FORMATS = {
-  num_cores: count("core"),
+  num_cores: countOf("core"),
   memory_bytes: binarySize,
-  num_gpus: count("GPU"),
-  num_running: count("running job"),
-  num_queued: count("waiting job"),
+  num_gpus: countOf("GPU"),
+  num_running: countOf("running job"),
+  num_queued: countOf("waiting job"),
 };
 
 /** Format limits, such as `64 cores, 8 GPUs`; null sets none. */

@@ -1,17 +1,15 @@
 // Cores, memory and GPUs as texts and bars.
 import { element } from "../common/elements.js";
-import { bytes, integer } from "../common/format.js";
+import { bytes, count, integer } from "../common/format.js";
 
 /** Class of the cells of a resource: those of GPUs are hidden where no machine has any. */
 export const cellClass = ({ name }) => (name === "num_gpus" ? "number gpu" : "number");
 
-const count = (unit) => (value) => `${integer(value)} ${value === 1 ? unit : `${unit}s`}`;
-
 /** Resources of machines: name of the field, title, and functions that format amounts with and without their unit. */
 export const RESOURCES = [
-  { name: "num_cores", title: "Cores", format: count("core"), number: integer },
+  { name: "num_cores", title: "Cores", format: (value) => count(value, "core"), number: integer },
   { name: "memory_bytes", title: "Memory", format: bytes, number: (value) => (value / 2 ** 30).toFixed(1), unit: "GiB" },
-  { name: "num_gpus", title: "GPUs", format: count("GPU"), number: integer },
+  { name: "num_gpus", title: "GPUs", format: (value) => count(value, "GPU"), number: integer },
 ];
 
 /** Format what jobs hold: 4 cores, 8.0 GiB, 1 GPU; GPUs only if there are any. */

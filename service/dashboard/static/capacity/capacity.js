@@ -2,6 +2,7 @@
 import { get } from "../common/api.js";
 import { byId, element } from "../common/elements.js";
 import { startHeader } from "../common/header.js";
+import { hasEnded } from "../common/state.js";
 import { ALL, Updates } from "../common/updates.js";
 import { showHistory, watchHours } from "./history.js";
 import { showHolders } from "./holders.js";
@@ -18,23 +19,22 @@ const READ_SHARE = 0.02;
 const STALE_MILLISECONDS = 30_000;
 
 const choice = byId("launcher");
-/** What the stream has said of each job as far as it decides who holds what: its state, place and reason. */
+/** What the stream has said of each job that goes on, as far as it decides who holds what: state, place and reason. */
 const known = new Map();
 let use = { jobs: [], others: { num_jobs: 0 }, owners: [], nodes: [] };
-let me = null;
+const me = startHeader();
 let isStale = true;
 let readAt = -Infinity;
 let pause = READ_MILLISECONDS;
 let timer = null;
 
 function take(name, content) {
-  if (name !== "job") {
-    isStale = true;
-    return;
-  }
+  const isJob = name === "job";
   const now = [content.state, content.is_held, content.priority, content.reason].join(" ");
-  isStale ||= known.get(content.id) !== now;
-  known.set(content.id, now);
+  isStale ||= !isJob || known.get(content.id) !== now;
+  if (!isJob || hasEnded(content)) known.delete(content.id);
+  else known.set(content.id, now);
+  if (!isJob) return;
   const held = use.jobs.find((job) => job.id === content.id);
   if (held) held.progress = content.progress;
 }
@@ -58,14 +58,13 @@ async function readAll() {
   const hasGpus = Object.values(capacity.launchers).some((one) => one.num_gpus !== 0) || use.jobs.some((job) => job.num_gpus);
   byId("content").classList.toggle("no-gpus", !hasGpus);
   showMachines(capacity, use.nodes);
-  showOwners(use, quotas.items, me);
+  showOwners(use, quotas.items, await me);
   showQueue(await get(`/v1/queue?launcher=${choice.value}`));
   pause = Math.min(Math.max(READ_MILLISECONDS, (performance.now() - readAt) / READ_SHARE), MAX_READ_MILLISECONDS);
   await showHistory(choice.value, capacity.launchers[choice.value]);
 }
 
 async function update(changed) {
-  me ??= await startHeader();
   isStale ||= changed.has(ALL);
   const age = performance.now() - readAt;
   if (isStale && age >= pause) {
@@ -78,7 +77,8 @@ async function update(changed) {
   showHolders(use, choice.value);
   byId("content").hidden = false;
   clearTimeout(timer);
-  timer = setTimeout(refresh, isStale ? pause : STALE_MILLISECONDS);
+  // Counted from the read: messages come more often than that.
+  timer = setTimeout(refresh, readAt + (isStale ? pause : STALE_MILLISECONDS) - performance.now());
 }
 
 /** Look again; the stream is left as it is. */

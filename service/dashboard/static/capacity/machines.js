@@ -1,6 +1,6 @@
 // What each launcher has, in use and free, and each of its machines if their names are known.
 import { byId, element } from "../common/elements.js";
-import { integer } from "../common/format.js";
+import { count } from "../common/format.js";
 import { KeyedRows } from "../common/keyed_rows.js";
 import { RESOURCES, fillBar, makeBar } from "./amounts.js";
 
@@ -44,8 +44,7 @@ function makeLauncher([name]) {
 
 function fillLauncher(parts, [name, capacity, numNodes]) {
   const isKnown = capacity.num_cores !== null;
-  const several = numNodes === 1 ? "1 machine" : `${integer(numNodes)} machines`;
-  parts.machines.textContent = name === "local" ? "launcher local, one machine" : numNodes ? several : "";
+  parts.machines.textContent = name === "local" ? "launcher local, one machine" : numNodes ? count(numNodes, "machine") : "";
   parts.unknown.hidden = isKnown;
   for (const resource of RESOURCES) {
     const bar = parts.bars.get(resource.name);

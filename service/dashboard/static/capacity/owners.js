@@ -5,7 +5,7 @@ import { KeyedRows } from "../common/keyed_rows.js";
 import { RESOURCES, cellClass } from "./amounts.js";
 import { openQuota } from "./quota_form.js";
 
-export const EVERYBODY = "*";
+const EVERYBODY = "*";
 const NOTHING = { num_jobs: 0, num_cores: 0, memory_bytes: 0, num_gpus: 0, num_queued: 0 };
 const COLUMNS = [
   ...RESOURCES,

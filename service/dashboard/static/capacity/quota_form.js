@@ -1,10 +1,12 @@
 // The dialog in which an admin sets or removes the quota of an owner.
-import { ApiError, request } from "../common/api.js";
+import { request } from "../common/api.js";
 import { byId } from "../common/elements.js";
+import { FormFaults } from "../common/form_faults.js";
 
 const GIB = 2 ** 30;
 const dialog = byId("quota");
 const form = dialog.querySelector("form");
+const faults = new FormFaults(form);
 const LIMITS = ["num_cores", "memory_bytes", "num_gpus", "num_running", "num_queued"];
 let onChange = () => {};
 
@@ -15,7 +17,7 @@ export function watchQuotas(call) {
 
 /** Open the dialog. owner: empty to have its name typed. quota: the present one; null if absent. */
 export function openQuota(owner, quota) {
-  clearErrors();
+  faults.clear();
   form.elements.owner.value = owner;
   form.elements.owner.readOnly = owner !== "";
   for (const name of LIMITS) form.elements[name].value = showLimit(name, quota?.[name]);
@@ -26,26 +28,6 @@ export function openQuota(owner, quota) {
 
 const showLimit = (name, value) => (value ?? null) === null ? "" : name === "memory_bytes" ? Number((value / GIB).toFixed(3)) : value;
 
-function clearErrors() {
-  byId("quota-trouble").hidden = true;
-  for (const field of form.querySelectorAll("input")) {
-    field.removeAttribute("aria-invalid");
-    byId(`${field.id}-error`).textContent = "";
-  }
-}
-
-function showError(name, message) {
-  const field = form.elements[name];
-  if (!field) {
-    byId("quota-trouble").hidden = false;
-    byId("quota-trouble").textContent = message;
-    return;
-  }
-  field.setAttribute("aria-invalid", "true");
-  byId(`${field.id}-error`).textContent = message;
-  form.querySelector("[aria-invalid]").focus();
-}
-
 /** Read the limits of the form; return null if one is no number. An empty field sets no limit. */
 function readLimits() {
   const quota = {};
@@ -55,7 +37,7 @@ function readLimits() {
     const number = field.value.trim() === "" ? null : Number(field.value);
     const value = name === "memory_bytes" && number !== null ? Math.round(number * GIB) : number;
     if (field.validity.badInput || (value !== null && (!Number.isInteger(value) || value < 0))) {
-      showError(name, name === "memory_bytes" ? "a number of GiB, such as 64" : "a whole number, 0 or more");
+      faults.show(name, name === "memory_bytes" ? "a number of GiB, such as 64" : "a whole number, 0 or more");
       isValid = false;
     }
     quota[name] = value;
@@ -68,8 +50,7 @@ async function send(method, body) {
   try {
     await request(method, `/v1/quotas/${encodeURIComponent(owner)}`, body);
   } catch (error) {
-    const faults = error instanceof ApiError && error.errors.length ? error.errors : [{ field: "", message: error.message }];
-    for (const { field, message, valid } of faults) showError(field.replace(/^.*\./, ""), valid ? `${message} (valid: ${valid})` : message);
+    faults.showError(error);
     return;
   }
   dialog.close();
@@ -78,8 +59,8 @@ async function send(method, body) {
 
 form.addEventListener("submit", (event) => {
   event.preventDefault();
-  clearErrors();
-  if (form.elements.owner.value.trim() === "") return showError("owner", "the owner of keys, or * for everybody else");
+  faults.clear();
+  if (form.elements.owner.value.trim() === "") return faults.show("owner", "the owner of keys, or * for everybody else");
   const quota = readLimits();
   if (quota) send("PUT", quota);
 });

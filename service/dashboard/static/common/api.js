@@ -1,6 +1,8 @@
 // Requests to the REST API with the session's cookie.
 
 const NEXT_PAGE = "dlrm.next-page";
+/** Longest time of a read: an answer over a connection that is no longer there would never come. */
+const READ_MILLISECONDS = 30_000;
 
 /** Failed request; its message is readable text. errors: fields at fault, each with a message and what would be valid. */
 export class ApiError extends Error {
@@ -10,6 +12,19 @@ export class ApiError extends Error {
     this.title = problem.title ?? "";
     this.errors = problem.errors ?? [];
   }
+}
+
+/** Whether the same request may succeed later: the service does not answer, is busy, or has a fault of its own. */
+export const isPassing = (error) => !(error instanceof ApiError) || error.status >= 500 || error.status === 429;
+
+/** Say why a request has failed. next: what to do if the service does not answer. */
+export const describeError = (error, next = "try again") =>
+  error instanceof ApiError ? error.message : `The service does not answer; ${next}.`;
+
+/** List the fields at fault, by their last names; one without a name for all else. */
+export function listFaults(error) {
+  const faults = error.errors?.length ? error.errors : [{ field: "", message: describeError(error) }];
+  return faults.map(({ field, message, valid }) => [field.replace(/^.*\./, ""), valid ? `${message} (valid: ${valid})` : message]);
 }
 
 let isLeaving = false;
@@ -22,7 +37,8 @@ export function leaveForSignIn() {
 }
 
 export function request(method, path, body) {
-  if (body === undefined) return send(path, { method });
+  const signal = method === "GET" ? AbortSignal.timeout(READ_MILLISECONDS) : undefined;
+  if (body === undefined) return send(path, { method, signal });
   return send(path, { method, body: JSON.stringify(body), headers: { "Content-Type": "application/json" } });
 }
 

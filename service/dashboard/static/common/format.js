@@ -12,6 +12,8 @@ export const UNKNOWN = "–";
 export const isKnown = (value) => value !== null && value !== undefined;
 
 export const integer = (value) => (isKnown(value) ? whole.format(value) : UNKNOWN);
+/** Format a number of things: 1 core, 2,000 cores. */
+export const count = (number, noun) => `${integer(number)} ${noun}${number === 1 ? "" : "s"}`;
 export const rate = (value) => (isKnown(value) ? compact.format(value) : UNKNOWN);
 /** Format a number with at least four significant digits: 0.6931, 0.0015, 1.5e-5, 4.261e+20. */
 export function figure(value) {
@@ -59,15 +61,4 @@ export function ago(time) {
   if (minutes < 60) return `${minutes} min ago`;
   const hours = Math.floor(minutes / 60);
   return hours < 24 ? `${hours} h ago` : `${Math.floor(hours / 24)} d ago`;
-}
-
-export const clock = (time) => new Date(time).toLocaleTimeString("en-GB");
-
-const DAY_FORMAT = { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", hourCycle: "h23" };
-
-/** Format a time: 14:05:09 of today, or 3 Mar, 14:05. */
-export function moment(time) {
-  const then = new Date(time);
-  const isToday = then.toDateString() === new Date().toDateString();
-  return isToday ? clock(then) : then.toLocaleString("en-GB", DAY_FORMAT);
 }

@@ -1,7 +1,8 @@
 // The head of every signed-in page: where one can go, who is signed in, and what is free.
 import { get, leaveForSignIn, request } from "./api.js";
 import { byId } from "./elements.js";
-import { bytes } from "./format.js";
+import { bytes, count } from "./format.js";
+import { persist } from "./trouble.js";
 
 /** Start the head of a page; return who is signed in: name, owner, role. */
 export async function startHeader() {
@@ -9,7 +10,7 @@ export async function startHeader() {
     await request("DELETE", "/v1/session");
     leaveForSignIn();
   });
-  const me = await get("/v1/me");
+  const me = await persist(() => get("/v1/me"));
   byId("me").textContent = me.owner === me.role ? me.owner : `${me.owner} · ${me.role}`;
   for (const link of document.querySelectorAll("[data-role]")) link.hidden = link.dataset.role !== me.role;
   return me;
@@ -21,6 +22,6 @@ export async function showCapacity() {
   // A cluster need not tell what it has.
   if (capacity.num_cores === null) return;
   byId("capacity").textContent =
-    `${capacity.num_cores_free} of ${capacity.num_cores} ${capacity.num_cores === 1 ? "core" : "cores"} free · ` +
+    `${capacity.num_cores_free} of ${count(capacity.num_cores, "core")} free · ` +
     `${bytes(capacity.memory_bytes_free)} of ${bytes(capacity.memory_bytes)} free`;
 }

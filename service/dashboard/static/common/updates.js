@@ -1,10 +1,11 @@
 // The loop that keeps a page up to date: through a stream of the service, or by asking again where that fails.
-import { ApiError } from "./api.js";
+import { isPassing } from "./api.js";
+import { byId } from "./elements.js";
+import { showTrouble } from "./trouble.js";
 
 const POLL_MILLISECONDS = 2000;
 /** Time after which a page that asks again tries the stream once more. */
 const STREAM_MILLISECONDS = 60_000;
-const AWAY = "The service does not answer; trying again.";
 /** Name of what has changed where that is not known: everything. */
 export const ALL = "all";
 
@@ -15,7 +16,6 @@ export const ALL = "all";
  * message before `update` is called: its name, content and id. Without a stream the page asks every two seconds. */
 export class Updates {
   constructor(update, stream = null) {
-    this.trouble = document.getElementById("trouble");
     this.update = update;
     this.stream = stream;
     this.changed = new Set([ALL]);
@@ -52,11 +52,10 @@ export class Updates {
     let pause = 0;
     try {
       if ((await this.update(changed)) === false) this.#end(changed);
-      this.trouble.hidden = true;
+      byId("trouble").hidden = true;
     } catch (error) {
-      this.trouble.hidden = false;
-      this.trouble.textContent = error instanceof ApiError ? error.message : AWAY;
-      if (error instanceof ApiError && error.status < 500 && error.status !== 429) this.#stop();
+      showTrouble(error, "trying again");
+      if (!isPassing(error)) this.#stop();
       changed.forEach((name) => this.changed.add(name));
       pause = POLL_MILLISECONDS;
     } finally {

@@ -1,5 +1,5 @@
 // The actions on a job: those that its state and the role of the sender allow.
-import { get, request } from "../common/api.js";
+import { describeError, get, request } from "../common/api.js";
 import { byId } from "../common/elements.js";
 import { fileSize } from "../common/format.js";
 import { hasEnded } from "../common/state.js";
@@ -60,7 +60,7 @@ export class Actions {
     try {
       return await act();
     } catch (error) {
-      fault.textContent = error.message;
+      fault.textContent = describeError(error);
       fault.hidden = false;
       return null;
     }

@@ -1,6 +1,7 @@
 // The attempts of a job: state, reason of the end, first step and last saved step of each.
 import { element, showState } from "../common/elements.js";
-import { duration, integer, isKnown, moment } from "../common/format.js";
+import { duration, integer, isKnown } from "../common/format.js";
+import { moment } from "../common/times.js";
 import { refill, setText } from "./rows.js";
 
 /** Columns after the number and the state; one that no attempt has a value for is left out. */

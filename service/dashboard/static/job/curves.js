@@ -2,6 +2,7 @@
 import { byId } from "../common/elements.js";
 import { isKnown } from "../common/format.js";
 import { hasEnded } from "../common/state.js";
+import { showTrouble } from "../common/trouble.js";
 import { ALL } from "../common/updates.js";
 import { X } from "../charts/axes.js";
 import { drawAttempts, drawWhole, summarise } from "../charts/drawn.js";
@@ -87,8 +88,7 @@ async function change(name) {
     await reading;
     show();
   } catch (error) {
-    byId("trouble").hidden = false;
-    byId("trouble").textContent = error.message;
+    showTrouble(error);
   }
 }
 

@@ -1,7 +1,7 @@
 // What a job has left: its model first, then all else, with a link for each thing that the service can send.
 import { get } from "../common/api.js";
 import { element } from "../common/elements.js";
-import { fileSize, isKnown } from "../common/format.js";
+import { count, fileSize, isKnown } from "../common/format.js";
 import { copyLine } from "../common/copy.js";
 
 const TITLES = {
@@ -58,11 +58,8 @@ function listCommands(job, path, model) {
 }
 
 function summarize(items) {
-  const count = (kind, one, many) => {
-    const { length } = items.filter((item) => item.kind === kind);
-    return length ? [`${length} ${length === 1 ? one : many}`] : [];
-  };
-  const counts = ["checkpoint", "log", "profile"].flatMap((kind) => count(kind, kind, `${kind}s`));
+  const numbers = ["checkpoint", "log", "profile"].map((kind) => [items.filter((item) => item.kind === kind).length, kind]);
+  const counts = numbers.filter(([number]) => number).map(([number, kind]) => count(number, kind));
   return counts.length ? `All files: ${counts.join(", ")} and more` : "All files";
 }
 

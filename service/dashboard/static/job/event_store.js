@@ -9,6 +9,7 @@ export class EventStore {
   constructor(path, names = null) {
     this.path = path;
     this.names = names;
+    this.isRead = false;
     /** Id of the newest event. */
     this.newest = null;
     /** Cursor of the next older page; null if there is none. */
@@ -24,11 +25,12 @@ export class EventStore {
 
   /** Read what is not there yet: at first the newest page, and later what has come since. */
   async read() {
-    if (this.newest === null) {
+    if (!this.isRead) {
       const newest = await this.#get({ order: "desc", limit: this.names ? 1 : PAGE_SIZE }, null);
-      newest.items.forEach((event) => this.add(event));
+      const named = this.names ? await this.#get({ order: "desc" }) : newest;
+      [...newest.items, ...named.items].forEach((event) => this.add(event));
       this.older = newest.next_cursor;
-      if (this.names) (await this.#get({ order: "desc" })).items.forEach((event) => this.add(event));
+      this.isRead = true;
       return;
     }
     for (let cursor = this.newest; cursor; ) {

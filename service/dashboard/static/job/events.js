@@ -1,6 +1,9 @@
 // Tab of the events of a job, newest first, by attempt. Checkpoints in a row are one entry, unless all are requested.
 import { byId, element } from "../common/elements.js";
 import { ago, integer } from "../common/format.js";
+import { setChildren } from "../common/keyed_rows.js";
+import { eventTime } from "../common/times.js";
+import { showTrouble } from "../common/trouble.js";
 import { EventStore } from "./event_store.js";
 import { actorOf, findKind, listDetails, messageOf, titleOf } from "./event_words.js";
 import { path, startJob } from "./frame.js";
@@ -15,10 +18,6 @@ const chosenKinds = new Set();
 const items = new Map();
 const groups = new Map();
 const chips = new Map();
-
-const dateFormat = new Intl.DateTimeFormat("en-GB", {
-  day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit",
-});
 
 function isWanted(event) {
   const text = byId("wanted").value.toLowerCase();
@@ -57,24 +56,15 @@ function show() {
   const shown = known.filter(isWanted);
   const made = groupByAttempt(listEntries(shown)).map(([attempt, entries]) => {
     const group = groups.get(attempt) ?? makeGroup(attempt);
-    place(group.lastChild, entries.reverse().map(fillItem));
+    setChildren(group.lastChild, entries.reverse().map(fillItem));
     return group;
   });
-  place(byId("events"), made);
+  setChildren(byId("events"), made);
   byId("older").hidden = events.older === null;
   byId("no-events").hidden = shown.length > 0;
   byId("no-events").textContent = events.older
     ? "No event that was read matches; there are older ones."
     : "No event matches the filter.";
-}
-
-/** Let `parent` have these nodes; those that stay are not touched, so that focus and what is open stay. */
-function place(parent, nodes) {
-  const kept = new Set(nodes);
-  for (const child of [...parent.children]) if (!kept.has(child)) child.remove();
-  nodes.forEach((node, number) => {
-    if (parent.children[number] !== node) parent.insertBefore(node, parent.children[number] ?? null);
-  });
 }
 
 function makeGroup(attempt) {
@@ -91,7 +81,7 @@ function fillItem({ event, id, count }) {
   const kind = findKind(event, warnings);
   item.node.dataset.kind = kind;
   item.node.dataset.what = event.kind === "state" ? titleOf(event) : (event.name ?? titleOf(event));
-  item.time.textContent = dateFormat.format(new Date(event.time));
+  item.time.textContent = eventTime(event.time);
   item.time.dateTime = event.time;
   item.kind.textContent = KINDS[kind];
   item.title.textContent = titleOf(event);
@@ -156,8 +146,7 @@ byId("older").addEventListener("click", async () => {
     await events.readOlder();
     show();
   } catch (error) {
-    byId("trouble").hidden = false;
-    byId("trouble").textContent = error.message;
+    showTrouble(error);
   } finally {
     byId("older").disabled = false;
   }

@@ -1,6 +1,6 @@
 // The figures of a job, as far as they are known.
 import { showTiles } from "../common/elements.js";
-import { ago, duration, figure, fileSize, integer, isKnown, rate, samples } from "../common/format.js";
+import { ago, count, duration, figure, fileSize, integer, isKnown, rate, samples } from "../common/format.js";
 import { stagesText } from "../common/state.js";
 import { findBatch } from "../plan/batch.js";
 import { sumSeconds } from "./attempts.js";
@@ -44,7 +44,7 @@ function listSpeed(job) {
 }
 
 function describeTime(attempts) {
-  const number = attempts.length === 1 ? "1 attempt" : `${integer(attempts.length)} attempts`;
+  const number = count(attempts.length, "attempt");
   return ["Ran for", duration(sumSeconds(attempts)), number];
 }
 

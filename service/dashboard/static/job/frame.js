@@ -15,6 +15,8 @@ export const path = `/v1/jobs/${encodeURIComponent(page.dataset.jobId)}`;
 export const sender = startHeader();
 
 let job = {};
+/** What messages have said during a read, whose answer may be older. */
+let late = {};
 
 /** Keep a tab up to date until its job has ended.
  *
@@ -33,13 +35,14 @@ export function startJob({ update, names = [], events = null }) {
   const updates = new Updates(
     async (changed) => {
       if (changed.has(ALL)) {
+        late = {};
         const found = await readJob();
         if (found === null) {
           page.hidden = true;
           byId("absent").hidden = false;
           return false;
         }
-        job = found;
+        job = { ...found, ...late };
       }
       // Messages that come meanwhile are for the next call: an end among them has not been shown yet.
       const shown = job;
@@ -58,7 +61,7 @@ export function startJob({ update, names = [], events = null }) {
       names: ["job", ...names],
       take(name, content) {
         // The first message of a job has all its fields, later ones those that have changed.
-        if (name === "job") job = { ...job, ...content };
+        if (name === "job") [job, late] = [job, late].map((known) => ({ ...known, ...content }));
         if (name === "event") events?.add(content);
       },
     },

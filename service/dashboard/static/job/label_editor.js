@@ -1,5 +1,5 @@
 // Dialog in which the labels of a job are changed.
-import { request } from "../common/api.js";
+import { describeError, request } from "../common/api.js";
 import { byId, element } from "../common/elements.js";
 
 export class LabelEditor {
@@ -58,7 +58,7 @@ export class LabelEditor {
       this.dialog.close();
       this.onSave(job);
     } catch (error) {
-      this.fault.textContent = error.message;
+      this.fault.textContent = describeError(error);
       this.fault.hidden = false;
     }
   }

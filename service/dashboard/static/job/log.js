@@ -14,12 +14,24 @@ const ERROR = /\b(ERROR|CRITICAL|FATAL)\b|\b\w+(Error|Exception)\b|\b(error|fata
 const WARNING = /\bWARN(ING)?\b|\b\w+Warning\b|\bwarning:/;
 
 const encoder = new TextEncoder();
-const decoder = new TextDecoder();
-const countBytes = (text) => encoder.encode(text).length;
+/** Count the bytes of a text in the log; NaN if not all of them were UTF-8, so that the text does not tell. */
+const countBytes = (text) => (text.includes("\ufffd") ? NaN : encoder.encode(text).length);
 
 function findLevel(line) {
   if (ERROR.test(line)) return "error";
   return WARNING.test(line) ? "warning" : null;
+}
+
+/** Make the element of some lines. offset: byte at which they begin. {end, rest}: of the log before them, to read
+ * them again. */
+function makePart(text, offset, { end, rest }) {
+  const nodes = text.replace(/\n$/, "").split("\n").map((line) => {
+    const level = findLevel(line);
+    const node = element("div", { class: "log-line", "data-offset": offset, ...(level && { "data-level": level }) }, line);
+    offset += countBytes(line) + 1;
+    return node;
+  });
+  return Object.assign(element("div", {}, ...nodes), { resume: { end, rest } });
 }
 
 export class Log {
@@ -44,8 +56,10 @@ export class Log {
   }
 
   #clear() {
-    /** Bytes of the log before and up to the end of what is shown; null before anything was read. */
+    /** Byte before which and byte from which to read on, as the service has named them; null before anything was read. */
     this.start = this.end = null;
+    /** Beginning of the last line, whose end is still to be read. */
+    this.rest = "";
     this.isComplete = false;
     /** Whether what is shown ends where the log ended when it was last read. */
     this.isAtEnd = false;
@@ -137,89 +151,65 @@ export class Log {
   async #readTail(source) {
     const part = await get(`${source}&tail_lines=${FIRST_LINES}&limit_bytes=${PART_BYTES}`);
     if (source !== this.source) return;
-    this.start = this.end = part.next_offset - countBytes(part.text);
+    this.start = this.end = part.offset;
     this.#append(part, true);
   }
 
   async #readLater(source) {
     const part = await get(`${source}&offset=${this.end}&limit_bytes=${PART_BYTES}`);
     if (source !== this.source) return;
-    const begin = part.next_offset - countBytes(part.text);
     // The beginning of the log may have been removed meanwhile.
-    if (begin > this.end) this.end = begin;
-    this.#append(part, countBytes(part.text) < PART_BYTES - 4);
+    if (part.offset > this.end) [this.end, this.rest] = [part.offset, ""];
+    this.#append(part, part.next_offset - part.offset < PART_BYTES - 4);
   }
 
-  /** Add a part after what is shown. A last line without its end is shown, and read again with its end. */
+  /** Add a part after what is shown. A last line without its end is shown, and again once more of it is read. */
   #append(part, isAtEnd) {
     this.isAtEnd = isAtEnd;
     this.isComplete = isAtEnd && part.complete;
-    const whole = part.text.lastIndexOf("\n") + 1;
-    const isLong = whole === 0 && !isAtEnd;
-    const lines = part.text.slice(0, isLong ? undefined : whole);
-    const rest = isLong ? "" : part.text.slice(whole);
+    const text = this.rest + part.text;
+    const whole = text.lastIndexOf("\n") + 1;
+    const lines = whole || isAtEnd ? text.slice(0, whole) : text;
     const { partial } = this;
-    if (!lines && partial?.isConnected && partial.textContent === rest) return;
+    if (!lines && partial?.isConnected && partial.textContent === text) return;
     partial?.remove();
-    this.partial = null;
-    if (lines) this.target.append(this.#makePart(lines, this.end));
-    this.end += countBytes(lines);
-    if (rest && isAtEnd) {
-      this.partial = this.#makePart(rest, this.end);
-      this.target.append(this.partial);
-    }
+    if (lines) this.target.append(makePart(lines, this.end - countBytes(this.rest), this));
+    this.end = part.next_offset;
+    this.rest = text.slice(lines.length);
+    this.partial = this.rest && isAtEnd ? makePart(this.rest, this.end - countBytes(this.rest), this) : null;
+    if (this.partial) this.target.append(this.partial);
     while (this.end - this.#windowStart() > MAX_BYTES) {
       const first = this.target.firstElementChild;
-      this.start = Number(first.dataset.end);
       const { offsetHeight } = first;
       first.remove();
+      this.start = this.#windowStart();
       this.#moveBy(-offsetHeight);
     }
   }
 
   #windowStart() {
-    return Number(this.target.firstElementChild?.dataset.start ?? this.end);
+    return this.target.firstElementChild?.resume.end ?? this.end;
   }
 
   async #readEarlier(source) {
     if (!this.start) return;
-    const from = Math.max(0, this.start - PART_BYTES);
-    const part = await get(`${source}&offset=${from}&limit_bytes=${Math.max(4, this.start - from)}`);
+    // Of whole lines, no more than bytes.
+    const part = await get(`${source}&tail_lines=${PART_BYTES}&before=${this.start}&limit_bytes=${PART_BYTES}`);
     if (source !== this.source) return;
-    const bytes = encoder.encode(part.text);
-    const begin = part.next_offset - bytes.length;
-    let text = decoder.decode(bytes.subarray(0, Math.max(0, this.start - begin)));
-    // The first line has begun before, unless the part begins with the log or what is left of it.
-    const first = text.indexOf("\n") + 1;
-    const isWhole = from === 0 || begin > from;
-    if (!isWhole && first > 0 && first < text.length) text = text.slice(first);
-    if (!text) {
-      this.start = 0; // the earlier part is gone
-      return;
-    }
-    const begins = this.start - countBytes(text);
-    const node = this.#makePart(text, begins);
-    this.start = isWhole && begin > 0 ? 0 : begins;
+    // Without a text, what was there is gone.
+    this.start = part.text ? part.offset : 0;
+    if (!part.text) return;
+    // A line that goes on after the part is shown already.
+    const lines = part.text.slice(0, part.text.lastIndexOf("\n") + 1) || part.text;
+    const node = makePart(lines, part.offset, { end: part.offset, rest: "" });
     this.target.prepend(node);
     this.#moveBy(node.offsetHeight);
     while (this.end - this.#windowStart() > MAX_BYTES) {
       const last = this.target.lastElementChild;
-      this.end = Number(last.dataset.start);
+      Object.assign(this, last.resume);
       last.remove();
       this.isAtEnd = this.isComplete = false;
     }
-  }
-
-  #makePart(text, start) {
-    const lines = text.endsWith("\n") ? text.slice(0, -1).split("\n") : text.split("\n");
-    let offset = start;
-    const nodes = lines.map((line) => {
-      const level = findLevel(line);
-      const node = element("div", { class: "log-line", "data-offset": offset, ...(level && { "data-level": level }) }, line);
-      offset += countBytes(line) + 1;
-      return node;
-    });
-    return element("div", { "data-start": start, "data-end": start + countBytes(text) }, ...nodes);
   }
 
   /** Keep the lines in sight where they are though others have come or gone above them. */

@@ -1,7 +1,7 @@
 // Search in a log: the lines that contain a text, of which one after the other is shown.
-import { get } from "../common/api.js";
+import { describeError, get } from "../common/api.js";
 import { byId, element } from "../common/elements.js";
-import { fileSize, integer } from "../common/format.js";
+import { count, fileSize, integer } from "../common/format.js";
 
 const MAX_MATCHES = 1000;
 
@@ -74,14 +74,14 @@ export class LogSearch {
       this.#show(this.#count());
     } catch (error) {
       this.text = null;
-      this.#show(error.message);
+      this.#show(describeError(error));
     }
   }
 
   #count() {
     const { length } = this.matches;
     if (this.isMore) return `the first ${integer(length)} lines`;
-    return length === 1 ? "1 line" : `${integer(length)} lines`;
+    return count(length, "line");
   }
 
   #add(matches) {

@@ -1,6 +1,7 @@
 // Tab of the logs of a job: of one rank or launch process, and one attempt, which the address names.
 import { byId, element } from "../common/elements.js";
 import { hasEnded, reasonText } from "../common/state.js";
+import { persist } from "../common/trouble.js";
 import { ALL } from "../common/updates.js";
 import { path, startJob } from "./frame.js";
 import { Log } from "./log.js";
@@ -70,7 +71,10 @@ async function openChosen() {
   const launch = Number(node) ? `launch-node-${node}` : "launch";
   const file = node === undefined ? `rank-${rank}` : launch;
   byId("download").href = `${path}/artifacts/attempt-${attempt}/logs/${file}.log`;
-  await log.open(`${path}/logs?${query}`);
+  await log.open(`${path}/logs?${query}`).catch((error) => {
+    opened = null;
+    throw error;
+  });
 }
 
 /** Say what an empty log waits for. */
@@ -115,7 +119,7 @@ async function update(now, changed) {
 
 async function choose() {
   keepInAddress();
-  await openChosen();
+  await persist(openChosen);
   showEmpty();
 }
 

@@ -1,7 +1,8 @@
 // What stands first if a job has failed or stopped: why, where, what to do, and the last lines of the log.
-import { get } from "../common/api.js";
+import { get, isPassing } from "../common/api.js";
 import { element } from "../common/elements.js";
 import { integer, isKnown } from "../common/format.js";
+import { persist } from "../common/trouble.js";
 import { setText } from "./rows.js";
 
 const NUM_LINES = 15;
@@ -21,7 +22,7 @@ export class Notice {
   }
 
   /** Show what is to be said about a job; hide the panel if that is nothing. attempts: all of its attempts. */
-  async show(job, attempts) {
+  show(job, attempts) {
     const last = attempts.at(-1);
     const { tone, title, hasAdvice, hasLog } = describe(job, last);
     // The panel of waiting jobs has their message.
@@ -33,19 +34,20 @@ export class Notice {
     fill(this.remedy, hasAdvice ? (this.advice[job.reason] ?? "") : "");
     const rank = hasLog ? findRank(job, last) : null;
     fill(this.facts, hasLog ? describePlace(job, last, rank) : "");
-    if (hasLog && last) await this.#showLog(last.number, [...new Set([rank ?? LAUNCH, LAUNCH, 0])]);
+    if (hasLog && last) this.#showLog(last.number, [...new Set([rank ?? LAUNCH, LAUNCH, 0])]);
     else this.log.hidden = true;
   }
 
-  /** Show the last lines of the first log that has any. sources: ranks, or the launch process. */
+  /** Show the last lines of the first log that has any; the page does not wait for them. sources: ranks, or the launch
+   * process. */
   async #showLog(attempt, sources) {
     const key = `${attempt} ${sources}`;
     if (key === this.shownLog) return;
     this.shownLog = key;
     for (const source of sources) {
-      const query = new URLSearchParams({ attempt, rank: source, tail_lines: NUM_LINES });
-      const { text } = await get(`${this.path}/logs?${query}`).catch(() => ({ text: "" }));
-      this.log.hidden = text.trim() === "";
+      const text = await persist(() => this.#readLog(attempt, source));
+      if (key !== this.shownLog) return;
+      this.log.hidden = text === "";
       if (this.log.hidden) continue;
       const name = source === LAUNCH ? "the launch process" : `rank ${source}`;
       const href = `${this.page}/logs?rank=${source}`;
@@ -55,9 +57,20 @@ export class Notice {
       );
       const lines = this.log.querySelector("pre");
       lines.setAttribute("aria-label", `last lines of the log of ${name}`);
-      lines.textContent = text.trimEnd();
+      lines.textContent = text;
       lines.scrollTop = lines.scrollHeight;
       return;
+    }
+  }
+
+  /** Read the last lines of a log; empty if it has none, or is refused. */
+  async #readLog(attempt, source) {
+    const query = new URLSearchParams({ attempt, rank: source, tail_lines: NUM_LINES });
+    try {
+      return (await get(`${this.path}/logs?${query}`)).text.trimEnd();
+    } catch (error) {
+      if (isPassing(error)) throw error;
+      return "";
     }
   }
 }

@@ -52,7 +52,7 @@ async function update(now, changed) {
     [checkpoints, attempts] = lists.map((list) => list.items);
     stateChanges = events.list().filter((event) => event.kind === "state");
   }
-  await notice.show(job, attempts);
+  notice.show(job, attempts);
   showNow();
   whatToChange.show(job, events.newest);
   showWarnings(byId("warnings"), job, events);

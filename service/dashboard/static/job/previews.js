@@ -25,8 +25,8 @@ export class Previews {
   /** Read what is new, unless that was done just now, and show the curves that have points. */
   async update(job, { isLast }) {
     if (!isLast && Date.now() < this.lookedAt + PAUSE_MILLISECONDS) return;
-    this.lookedAt = Date.now();
     await Promise.all(Object.values(this.curves).map((curves) => curves.update()));
+    this.lookedAt = Date.now();
     for (const [name, curves] of Object.entries(this.curves)) this.#draw(name, curves, job.progress.num_steps);
   }
 

@@ -1,7 +1,7 @@
 // What a job asks for and what its plan needs of that, beside what the machine has.
 import { get } from "../common/api.js";
 import { element } from "../common/elements.js";
-import { binarySize, integer, percent } from "../common/format.js";
+import { count, integer, percent } from "../common/format.js";
 import { chooseSizeFormat, sumPlannedBytes } from "../plan/plan.js";
 import { refill, setText, showFacts } from "./rows.js";
 
@@ -29,8 +29,6 @@ export async function showResources(panel, job, plan) {
     ["Image", job.image],
   ]);
 }
-
-const count = (number, noun) => `${integer(number)} ${noun}${number === 1 ? "" : "s"}`;
 
 /** Say how much of the memory the plan fills, for the fullest machine or GPU. */
 function describePlanned(plan) {

@@ -1,7 +1,8 @@
 // What a job did when: one line for each attempt, with its wait before it, over the time since submission.
 import { element } from "../common/elements.js";
-import { duration, moment } from "../common/format.js";
+import { duration } from "../common/format.js";
 import { hasEnded } from "../common/state.js";
+import { moment } from "../common/times.js";
 import { refill, setText } from "./rows.js";
 
 /** Newest attempts that are drawn; the table has all. */
@@ -17,9 +18,10 @@ const ENDS = { SUCCEEDED: "ran and succeeded", FAILED: "ran and failed", STOPPED
 function listSpans(job, changes, now) {
   const over = job.finished_at ? Date.parse(job.finished_at) : now;
   const spans = [];
-  let attempt = 0;
-  changes.forEach(({ to_state: state, time }, index) => {
-    if (state === "STARTING") attempt += 1;
+  // Of a job with many attempts, the first changes may not have been read.
+  let attempt = (changes.find((change) => change.attempt)?.attempt ?? 1) - 1;
+  changes.forEach(({ to_state: state, time, attempt: number }, index) => {
+    attempt = number ?? attempt;
     if (!(state in WORDS)) return;
     const end = index + 1 < changes.length ? Date.parse(changes[index + 1].time) : over;
     // A wait belongs to the attempt that it precedes.

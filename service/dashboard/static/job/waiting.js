@@ -1,5 +1,5 @@
 // Why a job waits: its place, its expected start, who holds the room, and its priority, which can be changed here.
-import { request } from "../common/api.js";
+import { describeError, request } from "../common/api.js";
 import { element } from "../common/elements.js";
 import { binarySize, duration, integer, isKnown } from "../common/format.js";
 import { nearTime } from "../common/times.js";
@@ -81,7 +81,7 @@ export class Waiting {
     try {
       this.onChange(await request("PATCH", this.path, { priority: Number(this.field.value) }));
     } catch (error) {
-      this.fault.textContent = error.message;
+      this.fault.textContent = describeError(error);
       this.fault.hidden = false;
     }
   }

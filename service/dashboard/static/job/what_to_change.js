@@ -1,5 +1,5 @@
 // Panel of what to change in a job: pieces of advice with figures, lines for the document, and a new job with them.
-import { ApiError, get } from "../common/api.js";
+import { get, isPassing } from "../common/api.js";
 import { copyButton } from "../common/copy.js";
 import { element } from "../common/elements.js";
 import { KeyedRows } from "../common/keyed_rows.js";
@@ -54,7 +54,7 @@ export class WhatToChange {
       this.#fill(await get(`${this.path}/advice`));
     } catch (error) {
       // The rest of the page says what is wrong with the service.
-      if (!(error instanceof ApiError) || error.status >= 500) this.#askLater();
+      if (isPassing(error)) this.#askLater();
     }
   }
 

@@ -1,14 +1,14 @@
 // What can be done with all selected jobs at once.
 import { ApiError, request } from "../common/api.js";
 import { byId, element } from "../common/elements.js";
-import { integer } from "../common/format.js";
+import { count, integer } from "../common/format.js";
 import { hasEnded } from "../common/state.js";
 
 const AT_ONCE = 4;
 const MAX_NAMED = 8;
 const [MIN_COMPARED, MAX_COMPARED] = [2, 8];
 
-const count = (number) => (number === 1 ? "1 job" : `${integer(number)} jobs`);
+const countJobs = (number) => count(number, "job");
 const canCancel = (job) => !hasEnded(job) && job.state !== "CANCELLING";
 
 /** The bar below the list while jobs are selected. */
@@ -37,16 +37,16 @@ export class Bulk {
     const elsewhere = jobs.length - here;
     byId("bulk").hidden = jobs.length === 0;
     byId("picked").textContent =
-      `${count(jobs.length)} selected` + (elsewhere ? `, ${integer(elsewhere)} not on this page` : "");
+      `${countJobs(jobs.length)} selected` + (elsewhere ? `, ${integer(elsewhere)} not on this page` : "");
     const number = jobs.filter(canCancel).length;
     byId("cancel-jobs").hidden = !this.mayChange || number === 0;
-    byId("cancel-jobs").textContent = `Cancel ${count(number)}`;
+    byId("cancel-jobs").textContent = `Cancel ${countJobs(number)}`;
     byId("label-jobs").hidden = !this.mayChange;
-    byId("label-jobs").textContent = `Label ${count(jobs.length)}`;
+    byId("label-jobs").textContent = `Label ${countJobs(jobs.length)}`;
     const isComparable = jobs.length >= MIN_COMPARED && jobs.length <= MAX_COMPARED;
     byId("compare-jobs").hidden = !isComparable;
     byId("compare-hint").hidden = isComparable;
-    byId("compare-jobs").textContent = `Compare ${count(jobs.length)}`;
+    byId("compare-jobs").textContent = `Compare ${countJobs(jobs.length)}`;
     if (isComparable) byId("compare-jobs").href = `/compare?ids=${jobs.map((job) => job.id).join(",")}`;
   }
 
@@ -54,18 +54,18 @@ export class Bulk {
     const jobs = this.selection.list();
     const chosen = jobs.filter(canCancel);
     const others = jobs.length - chosen.length;
-    byId("cancel-question").textContent = `Cancel ${count(chosen.length)}?`;
+    byId("cancel-question").textContent = `Cancel ${countJobs(chosen.length)}?`;
     byId("cancel-hint").textContent =
       "A job that runs saves a checkpoint and stops; one that waits is dropped from the queue. Neither can be resumed." +
-      (others ? ` ${count(others)} of the selection ${others === 1 ? "has" : "have"} ended and ${others === 1 ? "stays" : "stay"} as they are.` : "");
+      (others ? ` ${countJobs(others)} of the selection ${others === 1 ? "has" : "have"} ended and ${others === 1 ? "stays" : "stay"} as they are.` : "");
     nameJobs(byId("cancel-names"), chosen);
-    byId("cancel-confirm").textContent = `Cancel ${count(chosen.length)}`;
+    byId("cancel-confirm").textContent = `Cancel ${countJobs(chosen.length)}`;
     byId("cancel-dialog").showModal();
   }
 
   #askForLabel() {
     const jobs = this.selection.list();
-    byId("label-question").textContent = `Label ${count(jobs.length)}`;
+    byId("label-question").textContent = `Label ${countJobs(jobs.length)}`;
     nameJobs(byId("label-names"), jobs);
     for (const id of ["label-name", "label-value"]) byId(id).value = "";
     byId("label-dialog").showModal();
@@ -98,12 +98,12 @@ export class Bulk {
           faults.push([job, error instanceof ApiError ? explain(error) : "the service does not answer"]);
         }
         number += 1;
-        say(`${integer(number)} of ${count(jobs.length)} …`);
+        say(`${integer(number)} of ${countJobs(jobs.length)} …`);
       }
     };
     await Promise.all(Array.from({ length: AT_ONCE }, work));
     const numDone = jobs.length - faults.length;
-    say(`${done} ${faults.length ? `${integer(numDone)} of ${count(jobs.length)}` : count(numDone)}.`, faults);
+    say(`${done} ${faults.length ? `${integer(numDone)} of ${countJobs(jobs.length)}` : countJobs(numDone)}.`, faults);
     this.selection.clear();
   }
 }

@@ -86,12 +86,18 @@ async function update(changed) {
   // Before each wait: meanwhile another query may be opened, or a job may change.
   if (areFacetsOld) {
     areFacetsOld = false;
-    await facets.open(page.query);
+    await facets.open(page.query).catch(lookAgain);
   }
   if (isCapacityOld) {
     isCapacityOld = false;
-    await showCapacity();
+    await showCapacity().catch(lookAgain);
   }
+}
+
+/** Note that what was not read is still to be read. */
+function lookAgain(error) {
+  areFacetsOld = isCapacityOld = true;
+  throw error;
 }
 
 function take(name, content) {

@@ -2,8 +2,8 @@
 import { byId, element, showProgress, showState } from "../common/elements.js";
 import { ago, duration, figure, integer, isKnown, rate } from "../common/format.js";
 import { hasEnded, progressText, reasonText } from "../common/state.js";
-import { setChildren } from "../common/keyed_rows.js";
-import { Nodes } from "./nodes.js";
+import { KeyedRows } from "../common/keyed_rows.js";
+import { dateTime } from "../common/times.js";
 import { formatQuery, isFiltered, toggleLabel } from "./query.js";
 
 const cell = (label) => element("td", { class: "number", "data-label": label });
@@ -13,21 +13,20 @@ export class Rows {
   constructor(table, selection) {
     this.body = table.tBodies[0];
     this.selection = selection;
-    this.rows = new Nodes((id, job) => this.#make(job));
+    this.rows = new KeyedRows(this.body, { getKey: (job) => job.id, make: this.#make, fill: (parts, job) => this.#fill(parts, job) });
     this.body.addEventListener("keydown", moveBetweenRows);
   }
 
   /** Show these jobs, and no others. */
   show(jobs, query) {
-    const shown = jobs.map((job) => {
-      const parts = this.rows.get(job.id, job);
-      fill(parts, job, query);
-      parts.pick.checked = this.selection.has(job.id);
-      parts.row.toggleAttribute("data-picked", parts.pick.checked);
-      return parts.row;
-    });
-    setChildren(this.body, shown);
-    this.rows.keep(jobs.map((job) => job.id));
+    this.query = query;
+    this.rows.show(jobs);
+  }
+
+  #fill(parts, job) {
+    fill(parts, job, this.query);
+    parts.pick.checked = this.selection.has(job.id);
+    parts.row.toggleAttribute("data-picked", parts.pick.checked);
   }
 
   #make(job) {
@@ -76,7 +75,7 @@ function fill(parts, job, query) {
   parts.batch.textContent = integer(job.batch);
   parts.optimizer.textContent = (job.optimizer ?? "–").replaceAll("_", " ");
   parts.age.textContent = ago(job.created_at);
-  parts.age.title = new Date(job.created_at).toLocaleString();
+  parts.age.title = dateTime(job.created_at);
 }
 
 /** Describe in a sentence why a job waits or has ended; empty if its state says enough. */

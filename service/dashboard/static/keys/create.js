@@ -3,9 +3,10 @@
 import { ApiError } from "../common/api.js";
 import { byId } from "../common/elements.js";
 import { copyButton } from "../common/copy.js";
+import { FormFaults } from "../common/form_faults.js";
 
 const form = byId("create");
-const FIELDS = ["name", "owner", "role", "expires_in_days", "admin_key"];
+const faults = new FormFaults(form);
 /** Names of fields of the API that have another name in the form. */
 const RENAMED = { expires_at: "expires_in_days" };
 let secret = "";
@@ -25,33 +26,13 @@ function readForm() {
   return { name: name.value.trim(), owner: owner.value.trim(), role: role.value, days: days.value.trim() };
 }
 
-function clearErrors() {
-  for (const name of FIELDS) {
-    form.elements[name].removeAttribute("aria-invalid");
-    byId(`create-${name}-error`).textContent = "";
-  }
-  byId("create-trouble").hidden = true;
-}
-
-function showError(name, message) {
-  const field = FIELDS.includes(name) ? form.elements[name] : null;
-  if (field === null) {
-    byId("create-trouble").hidden = false;
-    byId("create-trouble").textContent = message;
-    return;
-  }
-  field.setAttribute("aria-invalid", "true");
-  byId(`create-${name}-error`).textContent = message;
-  form.querySelector("[aria-invalid]").focus();
-}
-
 /** Check the form; return the body of the request, or null after an error at a field. */
 function check() {
   const { name, owner, role, days } = readForm();
-  if (!name) showError("name", "a name, such as laptop");
+  if (!name) faults.show("name", "a name, such as laptop");
   const number = days === "" ? null : Number(days);
-  if (number !== null && !Number.isInteger(number)) showError("expires_in_days", "a whole number of days, or nothing for a key that never expires");
-  if (!form.elements.admin_key.value.trim()) showError("admin_key", "a key of the role admin; it is sent with this request alone");
+  if (number !== null && !Number.isInteger(number)) faults.show("expires_in_days", "a whole number of days, or nothing for a key that never expires");
+  if (!form.elements.admin_key.value.trim()) faults.show("admin_key", "a key of the role admin; it is sent with this request alone");
   if (form.querySelector("[aria-invalid]")) return null;
   return { name, role, owner: owner || null, expires_in_days: number };
 }
@@ -70,15 +51,10 @@ async function send(body) {
 }
 
 function showFaults(error) {
-  if (!(error instanceof ApiError)) return showError("", "The service does not answer; try again.");
   // The key in the form is wrong, or not an admin's.
-  if (error.status === 401 || error.status === 403) return showError("admin_key", error.message);
-  if (error.status === 409) return showError("name", error.message);
-  if (error.errors.length === 0) return showError("", error.message);
-  for (const { field, message, valid } of error.errors) {
-    const name = field.replace(/^.*\./, "");
-    showError(RENAMED[name] ?? name, valid ? `${message} (valid: ${valid})` : message);
-  }
+  if (error.status === 401 || error.status === 403) return faults.show("admin_key", error.message);
+  if (error.status === 409) return faults.show("name", error.message);
+  return faults.showError(error, RENAMED);
 }
 
 function showSecret(key) {
@@ -99,7 +75,7 @@ export function startForm(onCreated) {
   show();
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
-    clearErrors();
+    faults.clear();
     const body = check();
     if (body === null) return;
     try {

@@ -1,7 +1,8 @@
 // Page of the keys: all for admins, who make and revoke them; for others those of their owner.
-import { ApiError, get } from "../common/api.js";
 import { byId } from "../common/elements.js";
 import { startHeader } from "../common/header.js";
+import { Pages } from "../common/pages.js";
+import { showTrouble } from "../common/trouble.js";
 import { startForm } from "./create.js";
 import { confirmAndRevoke } from "./revoke.js";
 import { KeyTable } from "./table.js";
@@ -12,10 +13,8 @@ const FILTERS = ["q", "role", "state"];
 const DEFAULTS = { q: "", role: "", state: "valid" };
 const ANY = "any";
 
-let keys = [];
-let cursor = null;
+const pages = new Pages("/v1/keys");
 let table = null;
-let lastRead = 0;
 
 /** Fill the filters from the address, where an absent one has its default. */
 function readAddress() {
@@ -29,33 +28,27 @@ function writeAddress() {
   history.replaceState(null, "", query ? `?${query}` : location.pathname);
 }
 
-async function read(after = null) {
+async function read() {
   const query = new URLSearchParams({ order: "newest", limit: PAGE_SIZE });
   for (const name of FILTERS) {
     const value = byId(name).value.trim();
     if (value && value !== ANY) query.set(name, value);
   }
-  if (after) query.set("cursor", after);
-  const number = ++lastRead;
+  await show(pages.open(query));
+}
+
+/** Show all keys that were read once a request is answered. */
+async function show(request) {
   try {
-    const page = await get(`/v1/keys?${query}`);
-    // Somebody may have typed on meanwhile.
-    if (number !== lastRead) return;
-    keys = after ? [...keys, ...page.items] : page.items;
-    cursor = page.next_cursor;
+    if (!(await request)) return;
     byId("trouble").hidden = true;
   } catch (error) {
     showTrouble(error);
   }
-  table.show(keys);
-  byId("more").hidden = cursor === null;
-  byId("none").hidden = keys.length > 0;
+  table.show(pages.items);
+  byId("more").hidden = pages.next === null;
+  byId("none").hidden = pages.items.length > 0;
   byId("content").hidden = false;
-}
-
-function showTrouble(error) {
-  byId("trouble").hidden = false;
-  byId("trouble").textContent = error instanceof ApiError ? error.message : "The service does not answer; load the page again.";
 }
 
 async function revoke(key, ownKeyId) {
@@ -82,7 +75,7 @@ async function start() {
   };
   byId("q").addEventListener("input", () => change(SEARCH_MILLISECONDS));
   for (const name of ["role", "state"]) byId(name).addEventListener("change", () => change(0));
-  byId("more").addEventListener("click", () => read(cursor));
+  byId("more").addEventListener("click", () => show(pages.readOn()));
   await read();
 }
 

@@ -1,6 +1,7 @@
 // The confirmation before a key is revoked, which names what stops working.
 import { get, request } from "../common/api.js";
 import { byId, element } from "../common/elements.js";
+import { count } from "../common/format.js";
 
 const dialog = byId("revoke");
 const MAX_NAMED = 5;
@@ -38,5 +39,4 @@ async function findConsequences(key, ownKeyId) {
   return [...sentences, "Jobs that were submitted with it go on. A revoked key stays in the list, and cannot be made valid again."];
 }
 
-const count = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
 const name = (names) => [...names.slice(0, MAX_NAMED), ...(names.length > MAX_NAMED ? [`${names.length - MAX_NAMED} more`] : [])].join(", ");

@@ -1,4 +1,5 @@
 // The state of a key in words.
+import { count } from "../common/format.js";
 import { dateTime } from "../common/times.js";
 
 const DAY_MILLISECONDS = 86_400_000;
@@ -16,6 +17,6 @@ export function expiryText(key) {
   if (!key.expires_at) return "never expires";
   const days = Math.floor((Date.parse(key.expires_at) - Date.now()) / DAY_MILLISECONDS);
   if (days < 0) return `expired ${dateTime(key.expires_at)}`;
-  const soon = days < 1 ? ", within a day" : days <= SOON_DAYS ? `, in ${days} ${days === 1 ? "day" : "days"}` : "";
+  const soon = days < 1 ? ", within a day" : days <= SOON_DAYS ? `, in ${count(days, "day")}` : "";
   return `expires ${dateTime(key.expires_at)}${soon}`;
 }

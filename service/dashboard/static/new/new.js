@@ -2,6 +2,7 @@
 import { ApiError, get, postToml } from "../common/api.js";
 import { byId, element } from "../common/elements.js";
 import { showCapacity, startHeader } from "../common/header.js";
+import { persist } from "../common/trouble.js";
 import { Updates } from "../common/updates.js";
 import { describeFault, showCheck, showList } from "./check.js";
 import { Draft } from "./draft.js";
@@ -226,7 +227,7 @@ function chooseSide({ currentTarget: { dataset } }) {
 
 async function start() {
   const me = startHeader();
-  root = readSchema(await get("/v1/schema"));
+  root = readSchema(await persist(() => get("/v1/schema")));
   form = new Form(root, byId("first"), byId("all"), changeField, showHelpOf);
   for (const id of ["first-title", "all-heading"]) byId(id).hidden = false;
   byId("loading").hidden = true;
