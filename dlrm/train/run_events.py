@@ -97,7 +97,9 @@ def report_plan(reporter: Reporter, plan: PlanReport, resolved: ResolvedJob) -> 
         memory_bytes=plan.memory_bytes,
         ranks_per_memory=plan.topology.ranks_per_memory_domain,
         exchange_bytes=asdict(plan.exchange_bytes),
-        tables={table.name: {"type": table.type, "ranks": table.ranks} for table in plan.tables},
+        tables={
+            table.name: {"type": table.type, "ranks": table.ranks, "num_rows": table.num_rows} for table in plan.tables
+        },
         step_seconds=plan.step.parts,
         is_dense_known=plan.step.is_dense_known,
     )

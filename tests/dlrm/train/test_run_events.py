@@ -270,7 +270,7 @@ def test_the_plan_is_told_by_the_names_of_columns_with_all_that_ranks_hold(tmp_p
     report, planned = report_plan_of({"resources": {"memory": "4GiB"}}, tmp_path)
     assert report.name == PLAN
     details = report.details
-    assert list(details["tables"]) == ["user.id", "type"]
+    assert [(name, table["num_rows"]) for name, table in details["tables"].items()] == [("user.id", 50), ("type", 60)]
     assert (details["memory_bytes"], details["ranks_per_memory"]) == (4 * 2**30, 2)
     held = (details[f"{kind}_bytes"] for kind in ("weight", "optimizer", "buffer"))
     assert [sum(of_rank) for of_rank in zip(*held, strict=True)] == [r.total_bytes for r in planned.report.ranks]

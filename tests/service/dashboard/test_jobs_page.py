@@ -115,6 +115,18 @@ def test_filters_stand_in_the_address_and_can_each_be_removed(page: Page, site: 
         site.client.cancel(job_id)
 
 
+def test_of_many_labels_a_row_shows_six_chosen_ones_first(page: Page, site: Site) -> None:
+    job_id = submit(site, "n" * 63, **{f"label-{number}": "v" * 63 for number in range(20)})
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(f"{site.url}/?label=label-9:{'v' * 63}")
+    labels = find_row(page, job_id).locator(".labels")
+    expect(labels.locator(".label")).to_have_count(6)
+    expect(labels.locator(".label").first).to_have_text(f"label-9: {'v' * 63}")
+    expect(labels).to_contain_text("and 15 more")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    site.client.cancel(job_id)
+
+
 def test_selected_jobs_are_labelled_and_cancelled_and_whoever_could_not_be_is_named(
     signed_in: BrowserContext, site: Site, running: JobDetails
 ) -> None:

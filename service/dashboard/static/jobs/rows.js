@@ -6,6 +6,8 @@ import { KeyedRows } from "../common/keyed_rows.js";
 import { dateTime } from "../common/times.js";
 import { formatQuery, isFiltered, toggleLabel } from "./query.js";
 
+/** Largest number of labels in a row; the page of the job has all. */
+const MAX_LABELS = 6;
 const cell = (label) => element("td", { class: "number", "data-label": label });
 
 /** The rows of a table. */
@@ -97,15 +99,19 @@ function showLabels(parts, job, query) {
   const shown = JSON.stringify([job.labels, query]);
   if (parts.shownLabels === shown) return;
   parts.shownLabels = shown;
+  const isChosen = ([name, value]) => query.labels.includes(`${name}:${value}`);
+  const labels = Object.entries(job.labels).sort((one, other) => isChosen(other) - isChosen(one));
+  const numLeftOut = labels.length - MAX_LABELS;
   parts.labels.replaceChildren(
-    ...Object.entries(job.labels).map(([name, value]) => {
-      const isChosen = query.labels.includes(`${name}:${value}`);
-      const title = isChosen ? "Show jobs without this label, too" : "Show only jobs with this label";
+    ...labels.slice(0, MAX_LABELS).map((label) => {
+      const [name, value] = label;
+      const title = isChosen(label) ? "Show jobs without this label, too" : "Show only jobs with this label";
       const href = formatQuery(toggleLabel(query, name, value));
       const link = element("a", { class: "label", href, title, "data-query": "" }, `${name}: ${value}`);
-      if (isChosen) link.setAttribute("aria-current", "true");
+      if (isChosen(label)) link.setAttribute("aria-current", "true");
       return link;
     }),
+    numLeftOut > 0 ? element("small", {}, `and ${integer(numLeftOut)} more`) : "",
   );
 }
 

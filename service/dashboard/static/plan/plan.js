@@ -2,7 +2,7 @@
 import { element } from "../common/elements.js";
 import { binarySize, fileSize, integer } from "../common/format.js";
 
-const MAX_TABLES = 100;
+const NUM_LARGEST = 10;
 const MAX_RANKS = 64;
 /** Largest ratio to the mean of ranks that count as evenly loaded. */
 const EVEN = 1.05;
@@ -13,17 +13,10 @@ export function showPlan(details, event, stepParts) {
   if (!plan?.memory_bytes) return;
   details.hidden = false;
   const [facts, hint] = details.querySelectorAll(".hint");
-  const [tables, ranks, steps] = details.querySelectorAll("tbody");
+  const [, ranks, steps] = details.querySelectorAll("tbody");
   const size = chooseSizeFormat(plan.memory_bytes);
   facts.textContent = describePlan(plan, size);
-  const tableEntries = Object.entries(plan.tables);
-  tables.replaceChildren(
-    ...tableEntries.slice(0, MAX_TABLES).map(([name, table]) =>
-      row(name, table.type.replaceAll("_", " "), table.ranks.join(", ")),
-    ),
-  );
-  const numHiddenTables = tableEntries.length - MAX_TABLES;
-  if (numHiddenTables > 0) tables.append(row(`and ${integer(numHiddenTables)} more`, "", ""));
+  showTables(details, plan.tables);
   const rankMemory = plan.weight_bytes.map((weights, rank) => [
     weights, plan.optimizer_bytes[rank], plan.buffer_bytes[rank],
   ]);
@@ -37,6 +30,29 @@ export function showPlan(details, event, stepParts) {
   const numHiddenRanks = rankMemory.length - MAX_RANKS;
   if (numHiddenRanks > 0) ranks.append(row(`and ${integer(numHiddenRanks)} more`, "", "", "", "", ""));
   showStep(steps, hint, plan, stepParts?.details.seconds ?? {});
+}
+
+/** Show the largest tables, or all of them once the reader has asked for them. */
+function showTables(details, tables) {
+  const largestFirst = Object.entries(tables).sort(([, one], [, other]) => (other.num_rows ?? 0) - (one.num_rows ?? 0));
+  const areAllShown = details.hasAttribute("data-all");
+  const shown = areAllShown ? largestFirst : largestFirst.slice(0, NUM_LARGEST);
+  details.querySelector("tbody").replaceChildren(
+    ...shown.map(([name, table]) => row(name, number(integer(table.num_rows)), table.type.replaceAll("_", " "), describeRanks(table.ranks))),
+  );
+  const button = details.querySelector("button");
+  button.hidden = largestFirst.length <= NUM_LARGEST;
+  button.textContent = areAllShown ? `The ${NUM_LARGEST} largest tables` : `All ${integer(largestFirst.length)} tables`;
+  button.onclick = () => {
+    details.toggleAttribute("data-all");
+    showTables(details, tables);
+  };
+}
+
+/** List ranks: 0, 2, or 0 to 63. */
+function describeRanks(ranks) {
+  const [first, last] = [ranks[0], ranks.at(-1)];
+  return ranks.length > 2 && last - first === ranks.length - 1 ? `${first} to ${last}` : ranks.join(", ");
 }
 
 /** Sum what the ranks of each machine or GPU need of its memory. */
