@@ -13,6 +13,7 @@ from service.client import Client
 from service.client.connection import get_ready_file_path
 from tests.patience import PATIENCE_SECONDS
 from tests.service.api import write_fake_python
+from tests.service.dashboard.pages import end_jobs
 
 PATIENCE_MILLISECONDS = 1000 * PATIENCE_SECONDS
 expect.set_options(timeout=PATIENCE_MILLISECONDS)
@@ -38,11 +39,12 @@ def fake_trainer(tmp_path_factory: pytest.TempPathFactory, request: pytest.Fixtu
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Site]:
-    """Real service; the SETTINGS of the test module are its environment variables."""
+    """Real service; the SETTINGS of the test module are its environment variables. It ends its jobs at the end."""
     state_directory = tmp_path_factory.mktemp("state")
     with run_service(state_directory, request.module.SETTINGS) as client:
         ready = json.loads(get_ready_file_path(state_directory).read_text())
         yield Site(client.url, client, ready["signin_link"])
+        end_jobs(client)
 
 
 @pytest.fixture(scope="module")

@@ -108,6 +108,14 @@ def make_jobs(client: Client, document: Mapping[str, Any]) -> Jobs:
     return Jobs(small, large, other_rows, failed, cancelled, paused, running, waiting)
 
 
+def end_jobs(client: Client) -> None:
+    """Cancel all jobs, and wait until they have ended: they would go on without their service."""
+    for job in client.jobs():
+        if not job.has_ended:
+            client.cancel(job.id)
+    wait_until(lambda: all(job.has_ended for job in client.jobs()))
+
+
 def _wait(client: Client, job_id: str, is_reached: Callable[[JobDetails], bool]) -> None:
     wait_until(lambda: is_reached(client.job(job_id)))
 
@@ -235,7 +243,7 @@ STATES = {
     "sign in refused": State("/signin", "#form", sign_in_with_word, viewer="nobody"),
     "signed out": State("/jobs/{large}", "#form", viewer="nobody", refusal="401|ERR_ABORTED"),
     "no page": State("/nowhere", "h1", refusal="404"),
-    "no job": State("/jobs/job_nowhere", "#trouble", refusal="404"),
+    "no job": State("/jobs/job_nowhere", "#absent", refusal="404"),
     "no jobs": State("/", "#empty", viewer="newcomer"),
     "jobs": State("/", JOBS),
     "no job matches": State("/?q=nothing-like-it", "#nothing"),

@@ -165,16 +165,17 @@ def test_older_rows_of_the_audit_log_come_once_and_only_for_the_same_filters(pag
 def add_attempts(run_directory: Path) -> None:
     """Add attempts 2 to LAST_OF_MANY, of which each runs for as many seconds as its number says."""
     with closing(sqlite3.connect(run_directory.parents[1] / "service.sqlite3")) as connection, connection:
-        columns = [row[1] for row in connection.execute("PRAGMA table_info(attempts)")]
-        copied = ", ".join({"id": "'att_' || ?", "number": "?"}.get(column, column) for column in columns)
+        columns: list[str] = [row[1] for row in connection.execute("PRAGMA table_info(attempts)")]
+        made = {"id": "'att_' || ?", "number": "?"}
+        copied = ", ".join(made.get(column, column) for column in columns)
         for number in range(2, LAST_OF_MANY + 1):
             query = f"INSERT INTO attempts SELECT {copied} FROM attempts WHERE job_id = ? AND number = 1"
             connection.execute(query, (number, number, run_directory.name))
             start = datetime(2027, 1, 1, tzinfo=UTC) + timedelta(minutes=2 * number)
             end = start + timedelta(seconds=number)
-            changes = [(start, "STARTING", number), (start, "RUNNING", number), (end, "FAILED", number)]
-            if number < LAST_OF_MANY:
-                changes[2:] = [(end, "RECOVERING", number), (end, "QUEUED", None)]
+            restart = [(end, "RECOVERING", number), (end, "QUEUED", None)]
+            ends = restart if number < LAST_OF_MANY else [(end, "FAILED", number)]
+            changes = [(start, "STARTING", number), (start, "RUNNING", number), *ends]
             connection.executemany(
                 "INSERT INTO events (job_id, attempt, time, actor, kind, to_state, message, details)"
                 " VALUES (?, ?, ?, 'reconciler', 'state', ?, '', '{}')",

@@ -1,7 +1,7 @@
 // What a job asks for and what its plan needs of that, beside what the machine has.
 import { get } from "../common/api.js";
 import { element } from "../common/elements.js";
-import { binarySize, count, integer, percent } from "../common/format.js";
+import { count, integer, percent } from "../common/format.js";
 import { chooseSizeFormat, sumPlannedBytes } from "../plan/plan.js";
 import { refill, setText, showFacts } from "./rows.js";
 

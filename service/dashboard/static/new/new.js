@@ -11,7 +11,7 @@ import { Form } from "./form.js";
 import { showHelp } from "./help.js";
 import { findMalformed, LightCheck, NOTHING } from "./light_check.js";
 import { findNode, readSchema } from "./schema.js";
-import { startStarting } from "./starting.js";
+import { beginAsAddressed, startStarting } from "./starting.js";
 import { changeText, findLine, findPath, getIn, isEqual, readText } from "./text.js";
 
 /** Length of a text that takes too long to read with every key, and the pause after the last key until it is read. */
@@ -227,6 +227,9 @@ function chooseSide({ currentTarget: { dataset } }) {
 
 async function start() {
   const me = startHeader();
+  const page = { editor, draft, noteChange, showProblem, showError };
+  // At once: a click meanwhile would be lost.
+  startStarting(page);
   root = readSchema(await persist(() => get("/v1/schema")));
   form = new Form(root, byId("first"), byId("all"), changeField, showHelpOf);
   for (const id of ["first-title", "all-heading"]) byId(id).hidden = false;
@@ -236,7 +239,7 @@ async function start() {
   byId("viewer").hidden = maySubmit;
   setBusy(false);
   noteChange();
-  startStarting({ editor, draft, noteChange, showProblem, showError });
+  beginAsAddressed(page);
 }
 
 editor.text = draft.load();

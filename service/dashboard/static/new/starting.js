@@ -4,12 +4,8 @@ import { byId, element } from "../common/elements.js";
 import { ago, fileSize } from "../common/format.js";
 import { changeText, readValue } from "./text.js";
 
-/**
- * Start the buttons of the starting points, and begin with the document of the job that the address names.
- *
- * page: {editor, draft, noteChange, showProblem, showError}.
- */
-export async function startStarting(page) {
+/** Start the buttons of the starting points. page: {editor, draft, noteChange, showProblem, showError}. */
+export function startStarting(page) {
   const file = byId("file");
   for (const button of document.querySelectorAll("[data-start]")) {
     const name = button.querySelector("strong").textContent;
@@ -20,6 +16,10 @@ export async function startStarting(page) {
   byId("retrain").addEventListener("click", () => chooseTrained(page));
   byId("trained-cancel").addEventListener("click", () => byId("trained").close());
   byId("trained-choose").addEventListener("click", () => useTrained(page));
+}
+
+/** Begin with the document of the job that the address names, if it names one. */
+export async function beginAsAddressed(page) {
   const address = new URLSearchParams(location.search);
   if (address.has("from")) await startFrom(page, address.get("from"), address.getAll("set"));
 }
