@@ -15,7 +15,16 @@ from pathlib import Path
 from playwright.sync_api import Page, sync_playwright
 
 from cli.demo.service_process import run_service
-from tests.service.dashboard.pages import NUM_CORES, SCHEMES, SIZES, STATES, State, end_jobs, make_jobs, remember_browsers
+from tests.service.dashboard.pages import (
+    NUM_CORES,
+    SCHEMES,
+    SIZES,
+    STATES,
+    State,
+    end_jobs,
+    make_jobs,
+    remember_browsers,
+)
 
 PICTURES = Path(__file__).parent
 EXAMPLE = PICTURES.parents[1] / "examples" / "demo.toml"

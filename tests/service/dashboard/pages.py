@@ -8,12 +8,16 @@ from typing import Any, Literal
 from playwright.sync_api import BrowserContext, Page
 
 from dlrm import Client
-from service.client import JobDetails
+from service.client import JobDetails, RoleName
 from tests.patience import wait_until
 
 Viewer = Literal["admin", "viewer", "newcomer", "nobody"]
 """Who looks: an admin, a viewer of the admin's jobs, somebody without jobs, and a browser without a session."""
-LINKS = {"admin": ("admin", "admin"), "viewer": ("viewer", "admin"), "newcomer": ("submitter", "newcomer")}
+LINKS: Mapping[str, tuple[RoleName, str]] = {
+    "admin": ("admin", "admin"),
+    "viewer": ("viewer", "admin"),
+    "newcomer": ("submitter", "newcomer"),
+}
 """Role and owner of the sign-in links of those who have a session."""
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 SIZES = {"desktop": (1280, 800), "phone": (390, 844), "zoomed": (640, 400)}
