@@ -17,8 +17,8 @@ Source = Literal["seeds", "rows", "seeds and rows", "none"]
 def find_student_quantile(num_free: int, num_comparisons: int = 1) -> float:
     """Find the 0.975 quantile of Student's t distribution with `num_free` degrees of freedom, by bisection.
 
-    num_comparisons: number of intervals that shall hold together with 95 %, which they do if each holds with 1 - 0.05 /
-    num_comparisons (Bonferroni's inequality).
+    num_comparisons: number of intervals that shall hold together with 95 %. By Bonferroni's inequality they do if each
+    one holds with 1 - 0.05 / num_comparisons.
 
     The probability within -t to t is a finite sum in the angle atan(t / sqrt(num_free)) (Abramowitz and Stegun 1964,
     26.7.3 and 26.7.4).

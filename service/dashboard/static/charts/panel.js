@@ -27,7 +27,7 @@ export function makeMenu(name, choices) {
 }
 
 /** Show a figure over the full width, or as before. */
-export function toggleWidth(figure, button) {
+function toggleWidth(figure, button) {
   const isEnlarged = figure.classList.toggle("enlarged");
   button.textContent = isEnlarged ? "Make it smaller" : "Enlarge";
 }
