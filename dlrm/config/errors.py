@@ -25,7 +25,7 @@ MAX_ERRORS = 1000
 """Largest number of errors that are reported for one document; a service accepts documents from any user."""
 
 _MESSAGES = {
-    "model_type": ("should be an object (a table in TOML)", '{"field": value, …}'),
+    "model_type": ("should be an object (a table in TOML)", ""),
     "dict_type": ("should be an object (a table in TOML)", '{"name": value, …}'),
     "list_type": ("should be a list", "[…]"),
     "int_type": ("should be a whole number", ""),
@@ -154,8 +154,8 @@ def _translate_error(details: ErrorDetails, document_type: type[BaseModel]) -> F
         message, valid = "is out of range", bounds + or_null
     if kind == "list_type" and isinstance(value, str):
         valid = f'["{hide_credentials(value)}"]'
-    if kind == "model_type":
-        valid += (", {} for its defaults" if _has_defaults(document_type, path) else "") + or_null
+    if kind == "model_type" and (component := _find_component(document_type, path)):
+        valid = describe_object(component) + or_null
     return FieldError(field, f"{message}, got {shorten_value(value)}", valid)
 
 
@@ -202,10 +202,18 @@ def _find_field(document_type: type[BaseModel], path: list[str]) -> FieldInfo | 
     return parent.model_fields.get(path[-1]) if parent else None
 
 
-def _has_defaults(document_type: type[BaseModel], path: list[str]) -> bool:
-    component = _find_component(document_type, path)
+def describe_object(component: type[BaseModel]) -> str:
+    """Describe an object by its fields, required ones first, with an example of those that it needs."""
+    fields = sorted(component.model_fields.items(), key=lambda item: not item[1].is_required())
+    names = [field.alias or name for name, field in fields]
+    needed = ", ".join(f"{name} = …" for name, (_, field) in zip(names, fields, strict=True) if field.is_required())
+    example = f" such as {{{needed}}}, with the fields" if needed else " with the fields"
+    return f"a table{example} {', '.join(names)}{', or {} for its defaults' if _has_defaults(component) else ''}"
+
+
+def _has_defaults(component: type[BaseModel]) -> bool:
     try:
-        return component is not None and bool(component.model_validate({}))
+        return bool(component.model_validate({}))
     except ValidationError:
         return False
 

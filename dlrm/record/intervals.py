@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
-NORMAL_QUANTILE = statistics.NormalDist().inv_cdf(0.975)
-"""The 0.975 quantile of the normal distribution."""
 ROUNDING = 1e-9
 """Error of rounding in degrees of freedom, so that a whole number is not rounded down to the one below."""
 Source = Literal["seeds", "rows", "seeds and rows", "none"]
@@ -16,15 +14,18 @@ Source = Literal["seeds", "rows", "seeds and rows", "none"]
 
 
 @cache
-def find_student_quantile(num_free: int) -> float:
+def find_student_quantile(num_free: int, num_comparisons: int = 1) -> float:
     """Find the 0.975 quantile of Student's t distribution with `num_free` degrees of freedom, by bisection.
+
+    num_comparisons: number of intervals that shall hold together with 95 %. By Bonferroni's inequality they do if each
+    one holds with 1 - 0.05 / num_comparisons.
 
     The probability within -t to t is a finite sum in the angle atan(t / sqrt(num_free)) (Abramowitz and Stegun 1964,
     26.7.3 and 26.7.4).
     """
-    low, high = 0.0, math.pi / 2
+    low, high, share = 0.0, math.pi / 2, 1 - 0.05 / num_comparisons
     while low < (middle := (low + high) / 2) < high:
-        low, high = (middle, high) if _compute_student_share(middle, num_free) < 0.95 else (low, middle)
+        low, high = (middle, high) if _compute_student_share(middle, num_free) < share else (low, middle)
     return math.sqrt(num_free) * math.tan(low)
 
 
@@ -41,7 +42,7 @@ def _compute_student_share(angle: float, num_free: int) -> float:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Mean with its 95 % interval."""
+    """Mean with its 95 % interval, wider if several intervals shall hold together."""
 
     value: float
     standard_error: float | None
@@ -82,12 +83,14 @@ def estimate_mean(values: Sequence[float], row_error: float | None = None) -> Es
     return _estimate_from_rows(mean, row_error)
 
 
-def combine_differences(differences: Sequence[float], row_errors: Sequence[float] | None) -> Estimate:
+def combine_differences(
+    differences: Sequence[float], row_errors: Sequence[float] | None, num_comparisons: int = 1
+) -> Estimate:
     """Combine the paired differences d_1 … d_k of k seeds, which have all been measured on the same rows.
 
     row_errors: their standard errors s_i over samples of rows; None if unknown, so that the interval covers seeds
-    alone. The variance of the mean difference D over both seeds S and rows R is, by the law of total
-    variance,
+    alone. num_comparisons: number of such intervals that shall hold together with 95 %. The variance of the mean
+    difference D over both seeds S and rows R is, by the law of total variance,
 
         Var(D) = E[Var(D | R)] + Var(E[D | R])
 
@@ -110,16 +113,22 @@ def combine_differences(differences: Sequence[float], row_errors: Sequence[float
     """
     mean, count = statistics.fmean(differences), len(differences)
     if count == 1:
-        return _estimate_from_rows(mean, row_errors[0] if row_errors else None)
+        return _estimate_from_rows(mean, row_errors[0] if row_errors else None, num_comparisons)
     between = statistics.variance(differences) / count
     of_rows = statistics.fmean(error**2 for error in row_errors) if row_errors else 0.0
-    half_width = math.hypot(find_student_quantile(count - 1) * math.sqrt(between), NORMAL_QUANTILE * math.sqrt(of_rows))
+    half_width = math.hypot(
+        find_student_quantile(count - 1, num_comparisons) * math.sqrt(between),
+        _find_normal_quantile(num_comparisons) * math.sqrt(of_rows),
+    )
     source: Source = "seeds and rows" if row_errors else "seeds"
     return Estimate(mean, math.sqrt(between + of_rows), half_width, source, count)
 
 
 def estimate_difference(
-    first: Sequence[float], second: Sequence[float], row_errors: tuple[float | None, float | None] = (None, None)
+    first: Sequence[float],
+    second: Sequence[float],
+    row_errors: tuple[float | None, float | None] = (None, None),
+    num_comparisons: int = 1,
 ) -> Estimate:
     """Estimate the difference of two means, first less second, over seeds that are not paired.
 
@@ -131,13 +140,14 @@ def estimate_difference(
 
     A single value has no spread of its own, and gets the spread of the other side, as in Student's interval for equal
     variances. Two single values have the interval of their `row_errors`, standard errors over evaluation rows: as wide
-    as for other rows on either side, and too wide if the rows are the same. Raises ValueError for no values.
+    as for other rows on either side, and too wide if the rows are the same. num_comparisons: number of such intervals
+    that shall hold together with 95 %. Raises ValueError for no values.
     """
     mean = statistics.fmean(first) - statistics.fmean(second)
     counts = len(first), len(second)
     if max(counts) == 1:
         errors = [error for error in row_errors if error is not None]
-        return _estimate_from_rows(mean, math.hypot(*errors) if len(errors) == 2 else None)
+        return _estimate_from_rows(mean, math.hypot(*errors) if len(errors) == 2 else None, num_comparisons)
     if min(counts) == 1:
         several = max(first, second, key=len)
         error = statistics.stdev(several) * math.sqrt(1 + 1 / len(several))
@@ -147,10 +157,14 @@ def estimate_difference(
         error = math.sqrt(sum(parts))
         scaled = sum(part**2 / (count - 1) for part, count in zip(parts, counts, strict=True))
         num_free = max(math.floor(sum(parts) ** 2 / scaled + ROUNDING), 1) if scaled else sum(counts) - 2
-    return Estimate(mean, error, find_student_quantile(num_free) * error, "seeds", min(counts))
+    return Estimate(mean, error, find_student_quantile(num_free, num_comparisons) * error, "seeds", min(counts))
 
 
-def _estimate_from_rows(value: float, row_error: float | None) -> Estimate:
+def _find_normal_quantile(num_comparisons: int) -> float:
+    return statistics.NormalDist().inv_cdf(1 - 0.025 / num_comparisons)
+
+
+def _estimate_from_rows(value: float, row_error: float | None, num_comparisons: int = 1) -> Estimate:
     if row_error is None:
         return Estimate(value, None, None, "none", 1)
-    return Estimate(value, row_error, NORMAL_QUANTILE * row_error, "rows", 1)
+    return Estimate(value, row_error, _find_normal_quantile(num_comparisons) * row_error, "rows", 1)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from dlrm.record.intervals import estimate_mean
 from service.compare.differences import compare_figure
-from service.compare.figures import BADNESS
+from service.compare.figures import BETTER, compute_badness
 from service.compare.groups import Candidate, Group, group_by_settings
 from service.compare.verdict import judge
 from service.job_schema import find_meaning
@@ -39,21 +39,25 @@ def compare_jobs(candidates: Sequence[Candidate]) -> Comparison:
             for name, own in values.items()
             if any(value != own[0] for value in own)
         ],
-        figures=[figure for name in BADNESS if (figure := _compare_figure(name, groups)) is not None],
+        figures=[figure for name in BETTER if (figure := _compare_figure(name, groups)) is not None],
     )
 
 
 def _compare_figure(name: str, groups: Sequence[Group]) -> ComparedFigure | None:
     """Compare one figure; None if no job has it."""
     values = [_estimate(name, group) for group in groups]
-    known = [(BADNESS[name](value.mean), number) for number, value in enumerate(values) if value is not None]
+    known = [(compute_badness(name, value.mean), number) for number, value in enumerate(values) if value is not None]
     if not known:
         return None
     return ComparedFigure(
         name=name,
         values=values,
+        better=BETTER[name],
         best=min(known)[1] if len(known) > 1 else None,
-        differences=[compare_figure(name, group, groups[0]) if number else None for number, group in enumerate(groups)],
+        differences=[
+            compare_figure(name, group, groups[0], len(known) - 1) if number else None
+            for number, group in enumerate(groups)
+        ],
     )
 
 

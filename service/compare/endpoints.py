@@ -45,7 +45,8 @@ def compare(
 
     Jobs that differ in `run.seed` alone, or in the label `seed` too, are one group: its figures are means with 95 %
     intervals by Student's t. Differences count from the group of the first job, the baseline: seed by seed if both
-    have the same seeds, else by Welch's t, and for single jobs by the choice of the evaluation rows.
+    have the same seeds, else by Welch's t, and for single jobs by the choice of the evaluation rows. Their intervals
+    hold together with 95 %, since the best of several may be so by luck.
     """
     names = [name.strip() for name in ids.split(",")]
     if not 2 <= len(set(names)) == len(names) <= MAX_JOBS:

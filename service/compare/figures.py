@@ -1,21 +1,28 @@
 """Compared final figures, each with the direction in which it gets better."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 
-BADNESS: dict[str, Callable[[float], float]] = {
-    "auc": lambda value: -value,
-    "log_loss": lambda value: value,
-    "normalized_entropy": lambda value: value,
-    "calibration": lambda value: abs(value - 1.0),
-    "validation_auc": lambda value: -value,
-    "validation_log_loss": lambda value: value,
-    "samples_per_second": lambda value: -value,
-    "seconds": lambda value: value,
+from service.schemas import Better
+
+BETTER: dict[str, Better] = {
+    "auc": "higher",
+    "log_loss": "lower",
+    "normalized_entropy": "lower",
+    "calibration": "nearer to 1",
+    "validation_auc": "higher",
+    "validation_log_loss": "lower",
+    "samples_per_second": "higher",
+    "seconds": "lower",
 }
-"""Compared figures, each with a function of its value: least for the best one."""
+"""Compared figures, each with the values that are better."""
 SECONDS = "seconds"
 """Figure of the seconds from the first start of a job to its end, which is not in its metrics."""
+
+
+def compute_badness(name: str, value: float) -> float:
+    """Compute a number that is least for the best value of a compared figure."""
+    return {"higher": -value, "lower": value, "nearer to 1": abs(value - 1)}[BETTER[name]]
 
 
 def get_figure(

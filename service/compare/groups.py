@@ -1,8 +1,10 @@
 """Groups of jobs that differ in their seeds alone, and so count as one method."""
 
 import statistics
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from dlrm.config import flatten
@@ -15,6 +17,8 @@ SEED_LABEL = "seed"
 """Label whose value may differ between jobs of one group, as `run.seed` may."""
 TRIAL_LABEL = "sweep-trial"
 """Label with the key of a sweep's trial, which its seed changes."""
+Seed = tuple[int, str | None]
+"""Seed of a job and its label `seed`; absent labels are None."""
 _NO_SETTINGS = ("name", "labels", "priority", "filled_by_preset")
 """Fields of a document that do not change what is learned, or how fast."""
 
@@ -27,9 +31,14 @@ class Candidate:
     document: JobDocument
     labels: dict[str, str]
 
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """Settings that count in a comparison, by dotted path."""
+        return flatten_settings(self.document.spec)
+
     @property
     def seed(self) -> int:
-        return self.document.spec["run"]["seed"]
+        return self.settings[SEED]
 
 
 @dataclass
@@ -71,25 +80,32 @@ def make_key(settings: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     return repr([sorted(part.items()) for part in parts])
 
 
+def get_seed(settings: Mapping[str, Any], labels: Mapping[str, str]) -> Seed:
+    """Return the seed of a job and its label `seed`: no two jobs of a group have both in common."""
+    return settings[SEED], labels.get(SEED_LABEL)
+
+
+def number_groups(keys: Sequence[str], seeds: Sequence[Seed]) -> list[int]:
+    """Number the groups of jobs with these keys and seeds, and return the number of each job.
+
+    Jobs of a group have one key; a seed that the group has already begins another one, since the same seed again says
+    nothing of the chance of seeds.
+    """
+    times: Counter[tuple[str, Seed]] = Counter()
+    numbers: dict[tuple[str, int], int] = {}
+    found: list[int] = []
+    for key, seed in zip(keys, seeds, strict=True):
+        found.append(numbers.setdefault((key, times[key, seed]), len(numbers)))
+        times[key, seed] += 1
+    return found
+
+
 def group_by_settings(candidates: Sequence[Candidate]) -> list[Group]:
     """Group jobs whose settings and labels are the same but for their seeds; each seed is in a group once."""
-    groups: dict[str, Group] = {}
-    for found in candidates:
-        flat = flatten_settings(found.document.spec)
-        same = make_key(flat, found.labels)
-        del flat[SEED]
-        number = 0
-        while (key := f"{same} {number}") in groups and _has_seed(groups[key], found):
-            # The same seed again says nothing of the chance of seeds.
-            number += 1
-        groups.setdefault(key, Group(flat)).members.append(found)
+    keys = [make_key(found.settings, found.labels) for found in candidates]
+    numbers = number_groups(keys, [get_seed(found.settings, found.labels) for found in candidates])
+    groups: dict[int, Group] = {}
+    for number, found in zip(numbers, candidates, strict=True):
+        settings = {name: value for name, value in found.settings.items() if name != SEED}
+        groups.setdefault(number, Group(settings)).members.append(found)
     return list(groups.values())
-
-
-def get_seed(found: Candidate) -> tuple[int, str | None]:
-    """Return the seed of a job and its label `seed`: no two jobs of a group have both in common."""
-    return found.seed, found.labels.get(SEED_LABEL)
-
-
-def _has_seed(group: Group, found: Candidate) -> bool:
-    return get_seed(found) in [get_seed(member) for member in group.members]

@@ -9,14 +9,14 @@ from sqlalchemy import Text, cast, select
 from sqlalchemy.orm import Session
 
 from dlrm.record.intervals import estimate_mean
-from service.compare.figures import BADNESS, get_figure
-from service.compare.groups import flatten_settings, make_key
+from service.compare.figures import BETTER, get_figure
+from service.compare.groups import flatten_settings, get_seed, make_key, number_groups
 from service.schemas import ResultColumn, ResultMean, ResultTable
 from service.store.job_rows import JobRow
 from service.store.models import JobDocument
 from service.store.states import JobState
 
-FIGURES = (*BADNESS, "train_auc", "best_possible_auc", "noise_scale", "num_samples", "best_step")
+FIGURES = (*BETTER, "train_auc", "best_possible_auc", "noise_scale", "num_samples", "best_step")
 """Figures of the table: the compared ones, and some that explain them."""
 MAX_DOCUMENT_CHARACTERS = 2**24
 """Characters of the documents that one table is made of."""
@@ -82,7 +82,6 @@ def _list_differing(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _number_groups(entries: Sequence[_Entry], settings: Sequence[str], labels: Sequence[str]) -> list[int]:
     """Number the groups of jobs that differ in their seeds alone, and return the number of each job."""
-    numbers: dict[str, int] = {}
     keys = [
         make_key(
             {name: entry.settings.get(name) for name in settings},
@@ -90,7 +89,7 @@ def _number_groups(entries: Sequence[_Entry], settings: Sequence[str], labels: S
         )
         for entry in entries
     ]
-    return [numbers.setdefault(key, len(numbers)) for key in keys]
+    return number_groups(keys, [get_seed(entry.settings, entry.row.labels) for entry in entries])
 
 
 def _make_figures(entries: Sequence[_Entry], groups: Sequence[int]) -> list[ResultColumn]:
@@ -105,7 +104,7 @@ def _make_figures(entries: Sequence[_Entry], groups: Sequence[int]) -> list[Resu
         ]
         if any(value is not None for value in values):
             means = _list_means(values, groups)
-            columns.append(ResultColumn(kind="figure", name=name, values=values, means=means))
+            columns.append(ResultColumn(kind="figure", name=name, better=BETTER.get(name), values=values, means=means))
     return columns
 
 

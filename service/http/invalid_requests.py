@@ -54,7 +54,7 @@ def _convert(error: Mapping[str, Any], route: APIRoute | None) -> FieldError:
         return FieldError(field, "is required, but missing")
     if kind in OBJECT_KINDS:
         given = next((name for kind, name in _TYPES.items() if isinstance(error["input"], kind)), "another value")
-        return FieldError(field, f"should be an object, not {given}", _describe(place) or '{"field": value, …}')
+        return FieldError(field, f"should be an object, not {given}", _describe(place) or _describe_object(place))
     if context.get("expected"):
         # Not pydantic's message: it would list the valid values a second time.
         return FieldError(field, f"{reprlib.repr(error['input'])} is not one of the valid values", context["expected"])
@@ -79,8 +79,19 @@ def _describe_unknown(field: str, names: Sequence[str], route: APIRoute | None) 
 
 
 def _list_body_fields(route: APIRoute | None) -> Mapping[str, FieldInfo]:
-    model = route.body_field.field_info.annotation if route and route.body_field else None
+    return _list_fields(route.body_field.field_info if route and route.body_field else None)
+
+
+def _list_fields(place: FieldInfo | None) -> Mapping[str, FieldInfo]:
+    model = place.annotation if place else None
     return model.model_fields if isinstance(model, type) and issubclass(model, BaseModel) else {}
+
+
+def _describe_object(place: FieldInfo | None) -> str:
+    """Describe an object by its fields, required ones first."""
+    fields = _list_fields(place)
+    names = sorted(fields, key=lambda name: not fields[name].is_required())
+    return f"an object with the fields {', '.join(names)}" if names else '{"field": value, …}'
 
 
 def _find_place(route: APIRoute | None, source: str, names: Sequence[str]) -> FieldInfo | None:

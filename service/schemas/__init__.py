@@ -31,6 +31,7 @@ from service.schemas.capacity import (
     UseCurve,
 )
 from service.schemas.comparison import (
+    Better,
     ComparedDifference,
     ComparedFigure,
     ComparedJob,

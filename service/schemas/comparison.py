@@ -7,6 +7,9 @@ from pydantic import Field
 from service.schemas.answers import Answer
 from service.schemas.jobs import BriefProgress
 
+Better = Literal["higher", "lower", "nearer to 1"]
+"""Values of a figure that are better."""
+
 
 class ComparedJob(Answer, frozen=True):
     """Job of a comparison."""
@@ -56,14 +59,17 @@ class ComparedValue(Answer, frozen=True):
 
 
 class ComparedDifference(Answer, frozen=True):
-    """Difference between a figure of a group and the same figure of the baseline, the first group."""
+    """Difference between a figure of a group and the same figure of the baseline, the first group.
+
+    The intervals of all differences of a figure hold together with 95 %, by Bonferroni's inequality.
+    """
 
     mean: float
     """Mean of the group less the mean of the baseline."""
     low: float | None = None
-    """Lower end of the 95 % interval; None if nothing is known of the chance."""
+    """Lower end of the interval; None if nothing is known of the chance."""
     high: float | None = None
-    """Upper end of the 95 % interval; None if nothing is known of the chance."""
+    """Upper end of the interval; None if nothing is known of the chance."""
     source: str = "none"
     """Source of the chance that the interval covers: `paired seeds` (both have the same ones), `seeds`, `rows` (the
     choice of evaluation rows), or `none`."""
@@ -78,6 +84,8 @@ class ComparedFigure(Answer, frozen=True):
 
     name: str
     """Name of the figure, as in the metrics of a job; `seconds` count from the first start to the end."""
+    better: Better | None = None
+    """Values that are better; None if neither high nor low ones are."""
     values: list[ComparedValue | None]
     """Values of the groups, in their order; None for a group without the figure."""
     best: int | None = None
@@ -141,6 +149,8 @@ class ResultColumn(Answer, frozen=True):
     """Kind of the values: a field of the job document, a label, or a final figure."""
     name: str
     """Dotted path of the field, name of the label, or name of the figure as in the metrics of a job."""
+    better: Better | None = None
+    """Values of a figure that are better; None if neither high nor low ones are."""
     values: list[Any]
     """Values of the jobs, in their order; lists and objects as JSON text, long texts cut; None for a job without it."""
     means: list[ResultMean] = Field(default=[])

@@ -54,11 +54,29 @@ def test_a_document_with_its_defaults_filled_in_is_the_same_job():
     [
         ({}, "data", "required"),
         ({"data": {}}, "data.train", "names no files"),
-        ({"data": 7}, "data", 'should be an object (a table in TOML), got 7 (valid: {"field": value, …})'),
-        ({**DATA, "run": True}, "run", 'got true (valid: {"field": value, …}, {} for its defaults)'),
+        (
+            {"data": 7},
+            "data",
+            "should be an object (a table in TOML), got 7 (valid: a table with the fields train, eval, ",
+        ),
+        ({**DATA, "run": True}, "run", ", trackers, seed, or {} for its defaults)"),
+        (
+            {"data": {"train": ["a"], "format": "csv", "schema": {"label": "y", "dense": ["age"]}}},
+            "data.schema.dense.0",
+            "got 'age' (valid: a table such as {name = …}, with the fields name, transform, decimal_mark, element)",
+        ),
+        (
+            {**DATA, "batch": {"schedule": [64]}},
+            "batch.schedule.0",
+            "{until_fraction = …, global_size = …}, with the fields until_fraction, global_size)",
+        ),
         ({**DATA, "deadline_from": "submission"}, "deadline_from", 'without deadline_seconds (valid: "start", or a'),
         ({**DATA, "deadline_from": "now", "deadline_seconds": 1}, "deadline_from", "'start' or 'submission'"),
-        ({**DATA, "variance_reduction": True}, "variance_reduction", "…}, {} for its defaults, or null)"),
+        (
+            {**DATA, "variance_reduction": True},
+            "variance_reduction",
+            "gamma, beta3, scale, control, or {} for its defaults, or null)",
+        ),
         (
             {**DATA, "variance_reduction": {"control": "none"}},
             "variance_reduction.control",
@@ -180,7 +198,11 @@ def test_a_document_with_its_defaults_filled_in_is_the_same_job():
         ({**DATA, "resources": {"workers_per_node": True}}, "resources.workers_per_node", "should be a whole number"),
         ({**DATA, "name": "no spaces"}, "name", "letters, digits"),
         ({**DATA, "run": {"target_auc": 0.5}}, "run.target_auc", "greater than 0.5"),
-        ([], "", "should be an object"),
+        (
+            [],
+            "",
+            "should be an object (a table in TOML), got [] (valid: a table such as {data = …}, with the fields data, ",
+        ),
     ],
 )
 def test_a_bad_document_names_the_field_and_what_would_be_valid(document: Any, field: str, hint: str):

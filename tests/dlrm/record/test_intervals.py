@@ -19,9 +19,24 @@ def test_a_mean_over_seeds_has_students_interval_and_one_seed_the_interval_of_th
     assert (estimate_mean([0.7]).half_width, estimate_mean([0.7]).source) == (None, "none")
 
 
+@pytest.mark.parametrize("num_comparisons", [1, 7, 19])
 @pytest.mark.parametrize("num_free", [*range(1, 12), 30, 99, 1000])
-def test_students_quantile_is_that_of_scipy(num_free: int) -> None:
-    assert find_student_quantile(num_free) == pytest.approx(stats.t.ppf(0.975, num_free), rel=1e-11)
+def test_students_quantile_is_that_of_scipy(num_free: int, num_comparisons: int) -> None:
+    expected = stats.t.ppf(1 - 0.025 / num_comparisons, num_free)
+    assert find_student_quantile(num_free, num_comparisons) == pytest.approx(expected, rel=1e-11)
+
+
+def test_intervals_of_several_comparisons_hold_together_by_bonferroni() -> None:
+    differences, errors, num = [0.010, 0.014, 0.012], [0.002, 0.003, 0.001], 7
+    student, normal = stats.t.ppf(1 - 0.025 / num, 2), stats.norm.ppf(1 - 0.025 / num)
+    between, of_rows = statistics.variance(differences) / 3, statistics.fmean(error**2 for error in errors)
+    combined = combine_differences(differences, errors, num)
+    assert combined.half_width == pytest.approx(math.hypot(student * math.sqrt(between), normal * math.sqrt(of_rows)))
+    lone = estimate_difference([0.8], [0.7], (0.003, 0.004), num)
+    assert lone.half_width == pytest.approx(normal * 0.005)
+    exact = stats.ttest_ind([1.0, 2.0], [3.0, 4.0]).confidence_interval(1 - 0.05 / num)
+    same = estimate_difference([1.0, 2.0], [3.0, 4.0], num_comparisons=num)
+    assert (same.low, same.high) == (pytest.approx(exact.low), pytest.approx(exact.high))
 
 
 def test_the_variance_of_a_combined_difference_adds_seeds_and_rows() -> None:

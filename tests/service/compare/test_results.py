@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 from scipy import stats
+from sqlalchemy import update
 
 from service.access.principal import Role
 from service.compare import results
+from service.store.models import JobDocument
 from tests.service.api import Api
 from tests.service.compare.test_compare import add_job, compare
 from tests.service.databases import on_both_databases
@@ -62,6 +64,32 @@ def test_seeds_of_one_method_have_a_mean_with_students_interval(api: Api) -> Non
         "num_jobs": 3,
     }
     assert [job["group"] for job in compare(api, *found["ids"])["jobs"]] == found["groups"]
+
+
+def test_a_repeated_seed_is_no_second_sample_of_a_mean(api: Api) -> None:
+    for labels in ({"sweep-trial": "a"}, {"sweep-trial": "b"}, {}):
+        add_job(api, 0.72, labels={"sweep": "rates", **labels})
+    aucs = [0.72, 0.74]
+    add_job(api, aucs[1], labels={"sweep": "rates"}, run={"seed": 1})
+    add_job(api, 0.6, labels={"sweep": "rates"}, precision="bf16")
+    found = read(api, label="sweep:rates")
+    # Newest first: the two seeds, and each further job of seed 0 by itself.
+    assert found["groups"] == [0, 1, 1, 2, 3]
+    [mean] = next(column["means"] for column in found["columns"] if column["name"] == "auc")
+    low, high = stats.t.interval(0.95, 1, loc=0.73, scale=stats.sem(aucs))
+    assert (mean["group"], mean["num_jobs"]) == (1, 2)
+    assert (mean["low"], mean["high"]) == (pytest.approx(low), pytest.approx(high))
+    assert [job["group"] for job in compare(api, *found["ids"])["jobs"]] == found["groups"]
+
+
+def test_each_figure_says_which_values_are_better(api: Api) -> None:
+    job_id = add_job(api, 0.7)
+    metrics = {"auc": 0.7, "log_loss": 0.4, "calibration": 1.1, "train_auc": 0.8}
+    with api.services.database.write() as session:
+        session.execute(update(JobDocument).where(JobDocument.job_id == job_id).values(metrics=metrics))
+    better = {column["name"]: column["better"] for column in read(api)["columns"]}
+    expected = {"auc": "higher", "log_loss": "lower", "calibration": "nearer to 1", "train_auc": None}
+    assert {name: better[name] for name in expected} == expected
 
 
 def test_only_visible_jobs_are_in_a_table(api: Api) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from service.client import Job
 from tests.patience import wait_until
@@ -28,11 +28,11 @@ def submit(site: Site, name: str, behaviour: str = "succeed_silently", **changes
     return site.client.submit({**DOCUMENT, "name": name, "labels": labels, **changes})
 
 
-def end(site: Site, jobs: dict[str, float]) -> None:
-    """Wait until jobs have succeeded, and give each of them an AUC, with a standard error of 0.002."""
-    for job_id, auc in jobs.items():
+def end(site: Site, jobs: dict[str, tuple[float, float]]) -> None:
+    """Wait until jobs have succeeded, and give each an AUC, with a standard error of 0.002, and a calibration."""
+    for job_id, (auc, calibration) in jobs.items():
         wait_until(lambda job_id=job_id: site.client.job(job_id).state == "SUCCEEDED")
-        metrics = f'{{"auc": {auc}, "auc_standard_error": 0.002}}'
+        metrics = f'{{"auc": {auc}, "auc_standard_error": 0.002, "calibration": {calibration}}}'
         path = Path(site.client.job(job_id).run_directory).parents[1] / "service.sqlite3"
         with closing(sqlite3.connect(path, timeout=30)) as connection, connection:
             connection.execute("UPDATE job_documents SET metrics = ? WHERE job_id = ?", (metrics, job_id))
@@ -42,12 +42,12 @@ def end(site: Site, jobs: dict[str, float]) -> None:
 def sweep(site: Site) -> list[str]:
     """Ids of four jobs of a sweep: two sizes of the batch with two seeds each."""
     labels = {"sweep": "rates", "note": HOSTILE}
-    aucs = {(64, 1): 0.70, (64, 2): 0.71, (128, 1): 0.72, (128, 2): 0.731}
+    figures = {(64, 1): (0.70, 1.3), (64, 2): (0.71, 0.98), (128, 1): (0.72, 1.1), (128, 2): (0.731, 0.6)}
     ids = [
         submit(site, f"size-{size}", labels=labels, batch={"global_size": size}, run={"seed": seed}).id
-        for size, seed in aucs
+        for size, seed in figures
     ]
-    end(site, dict(zip(ids, aucs.values(), strict=True)))
+    end(site, dict(zip(ids, figures.values(), strict=True)))
     return ids
 
 
@@ -71,7 +71,17 @@ def test_two_methods_are_judged_and_jobs_are_added_removed_and_made_the_baseline
     auc = page.locator("#figures tbody tr", has_text="AUC").first
     expect(auc.locator("td").nth(1)).to_contain_text("0.7255best")
     expect(auc.locator("td").nth(1)).to_contain_text("+0.0205 ± 0.0064, better")
+    calibration = page.locator("#figures tbody tr", has_text="Calibration")
+    expect(calibration.locator("th")).to_have_text("Calibrationpredicted clicks by real ones; nearer to 1 is better")
     expect(page.locator("#auc .chart")).to_have_attribute("data-points", "1")
+    chart = page.query_selector("#auc .chart")
+    assert chart is not None
+    expect(page.locator("#auc .u-legend th")).to_have_text(
+        [
+            "samples",
+            *(f"{letter} size-{size}, seed {seed}" for letter, size in (("A", 64), ("B", 128)) for seed in (1, 2)),
+        ]
+    )
     expect(page.locator("#compared li")).to_have_count(4)
     with page.expect_download() as download:
         page.click("#csv")
@@ -86,13 +96,16 @@ def test_two_methods_are_judged_and_jobs_are_added_removed_and_made_the_baseline
     expect(page.locator("#settings td.changed")).to_have_text(["64"])
     page.get_by_role("button", name="Remove size-64 from the comparison").first.click()
     expect(page.locator("#compared li")).to_have_count(3)
+    expect(page.locator("#auc .u-legend th")).to_have_count(4)
+    # Charts keep what listens to them.
+    assert chart.evaluate("chart => chart.isConnected")
     page.go_back()
     expect(page.locator("#compared li")).to_have_count(4)
 
 
 @pytest.mark.slow
 def test_a_running_job_is_followed_until_it_can_be_judged(page: Page, site: Site, sweep: list[str]) -> None:
-    page.add_init_script("const wait = setTimeout; window.setTimeout = (work, pause) => wait(work, pause / 20);")
+    page.add_init_script("const repeat = setInterval; window.setInterval = (work, pause) => repeat(work, pause / 20);")
     job = submit(site, "follow", "succeed_when_told", precision="bf16")
     page.goto(f"{site.url}/compare?ids={sweep[0]},{job.id}")
     expect(page.locator("#compared li").nth(1).locator(".state")).to_have_text("running")
@@ -144,3 +157,37 @@ def test_jobs_of_a_sweep_are_points_from_which_some_are_chosen(page: Page, site:
     page.get_by_role("link", name="Compare 2 jobs side by side").click()
     expect(page.locator("#sentence")).to_contain_text("B (size-128) has the better AUC")
     page.wait_for_function("document.documentElement.scrollWidth <= 390")
+
+
+@pytest.mark.slow
+def test_the_best_jobs_of_a_figure_are_those_that_the_service_calls_better(
+    page: Page, site: Site, sweep: list[str]
+) -> None:
+    page.goto(f"{site.url}/compare?label=sweep:rates&y=calibration")
+    expect(page.locator("#best-title")).to_have_text("Nearest to 1: Calibration")
+    expect(page.locator("#best strong")).to_have_text(["0.9800", "1.1000", "1.3000", "0.6000"])
+    page.select_option("#y", "auc")
+    expect(page.locator("#best-title")).to_have_text("Highest AUC")
+    page.select_option("#y", "seconds")
+    expect(page.locator("#best-title")).to_have_text("Lowest Duration")
+
+
+def test_an_answer_about_an_earlier_label_does_not_replace_the_present_one(
+    page: Page, site: Site, sweep: list[str]
+) -> None:
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route("**/v1/results?label=sweep*", hold)
+    with page.expect_request("**/v1/results?label=sweep*"):
+        page.goto(f"{site.url}/compare?label=sweep:rates")
+    page.fill("#label", "note:none")
+    page.get_by_role("button", name="Show").click()
+    expect(page.locator("#none")).to_be_visible()
+    with page.expect_response(held[0].request.url):
+        held[0].continue_()
+    page.evaluate("() => new Promise((done) => setTimeout(done, 100))")
+    expect(page.locator("#none")).to_be_visible()
+    expect(page.locator("#results")).to_be_hidden()

@@ -45,7 +45,11 @@ def test_an_idempotency_key_that_is_not_valid_is_told_its_characters(shared_api:
         ),
         ({"num_cores": -1}, "num_cores: this is not a valid number (valid: a whole number from 0 to 2147483647)"),
         ({"num_cores": 1.5}, "num_cores: this is not a valid number (valid: a whole number from 0 to 2147483647)"),
-        ([], 'body: should be an object, not a list (valid: {"field": value, …})'),
+        (
+            [],
+            "body: should be an object, not a list "
+            "(valid: an object with the fields num_cores, memory_bytes, num_gpus, num_running, num_queued)",
+        ),
     ],
 )
 def test_a_quota_that_is_not_valid_is_told_what_is(shared_api: Api, body: Any, fault: str) -> None:

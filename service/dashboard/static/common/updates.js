@@ -13,22 +13,26 @@ export const ALL = "all";
  *
  * update: called with the set of what has changed since its last call, names of messages or ALL; it returns false once
  * nothing will change any more. stream: its path, a function; the names of its messages; and `take`, which gets each
- * message before `update` is called: its name, content and id. Without a stream the page asks every two seconds. */
+ * message before `update` is called: its name, content and id. Without a stream the page asks again after a pause. */
 export class Updates {
-  constructor(update, stream = null) {
+  constructor(update, stream = null, pollMilliseconds = POLL_MILLISECONDS) {
     this.update = update;
     this.stream = stream;
+    this.pollMilliseconds = pollMilliseconds;
     this.changed = new Set([ALL]);
     this.source = null;
     this.poll = null;
     this.isUpdating = false;
-    this.isOver = false;
-    document.addEventListener("visibilitychange", () => (document.hidden ? this.#disconnect() : this.restart()));
+    document.addEventListener("visibilitychange", () => {
+      if (document.hidden) this.#disconnect();
+      else if (!this.isOver) this.restart();
+    });
     this.restart();
   }
 
-  /** Look at everything now, and open the stream anew. */
+  /** Look at everything now, and open the stream anew, also if nothing was to change any more. */
   restart() {
+    this.isOver = false;
     this.#disconnect();
     this.updateNow();
   }
@@ -102,7 +106,7 @@ export class Updates {
   }
 
   #startPolling() {
-    this.poll ??= setInterval(() => this.updateNow(), POLL_MILLISECONDS);
+    this.poll ??= setInterval(() => this.updateNow(), this.pollMilliseconds);
   }
 
   #stopPolling() {

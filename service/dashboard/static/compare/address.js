@@ -15,7 +15,7 @@ export const getList = (name) => [...new Set(query().getAll(name).flatMap((text)
 export const isScatter = () => ["label", "q", "view"].some((name) => query().has(name));
 
 /** Write an address with commas as they are, since they are easier to read. */
-export function makeAddress(parameters) {
+function makeAddress(parameters) {
   const text = new URLSearchParams(parameters).toString().replaceAll("%2C", ",").replaceAll("%3A", ":");
   return text ? `/compare?${text}` : "/compare";
 }

@@ -1,11 +1,10 @@
 // The compared jobs, a card each: name, state, owner, what it has so far, and what can be done with it here.
 import { element, showState } from "../common/elements.js";
 import { figure, isKnown } from "../common/format.js";
+import { KeyedRows } from "../common/keyed_rows.js";
 import { hasEnded, progressText } from "../common/state.js";
 import { sweepLink } from "../common/sweep_link.js";
 import { setColour } from "./colours.js";
-
-const cards = new Map();
 
 export const letterOf = (group) => String.fromCharCode(65 + group);
 
@@ -38,27 +37,21 @@ function makeCard(job, actions) {
   remove.addEventListener("click", () => actions.remove(job.id));
   const sweep = sweepLink(job);
   const heading = element("p", {}, element("span", { class: "dot" }), parts.letter, link, parts.state);
-  const node = element("li", {}, heading, parts.about, parts.progress, ...(sweep ? [element("small", {}, sweep)] : []));
-  node.append(element("p", { class: "buttons" }, parts.role, parts.base, remove));
-  setColour(node, job.id);
-  return { node, ...parts };
+  const row = element("li", {}, heading, parts.about, parts.progress, ...(sweep ? [element("small", {}, sweep)] : []));
+  row.append(element("p", { class: "buttons" }, parts.role, parts.base, remove));
+  setColour(row, job.id);
+  return { row, ...parts };
 }
 
-/** Fill the list of compared jobs. actions: `setBaseline(id)` and `remove(id)`. */
-export function showCards(list, jobs, actions) {
-  for (const id of cards.keys()) if (!jobs.some((job) => job.id === id)) cards.delete(id);
-  const nodes = jobs.map((job) => {
-    if (!cards.has(job.id)) cards.set(job.id, makeCard(job, actions));
-    const card = cards.get(job.id);
-    card.letter.textContent = letterOf(job.group);
-    card.letter.hidden = jobs.length < 2;
-    showState(card.state, job);
-    card.about.textContent = [job.owner, `seed ${job.seed}`].filter(Boolean).join(" · ");
-    card.progress.textContent = describeProgress(job);
-    card.role.hidden = job.group !== 0 || jobs.length < 2;
-    card.base.hidden = job.group === 0;
-    return card.node;
-  });
-  const isSame = nodes.length === list.children.length && nodes.every((node, index) => node === list.children[index]);
-  if (!isSame) list.replaceChildren(...nodes);
+function fillCard(card, job) {
+  card.letter.textContent = letterOf(job.group);
+  showState(card.state, job);
+  card.about.textContent = [job.owner, `seed ${job.seed}`].filter(Boolean).join(" · ");
+  card.progress.textContent = describeProgress(job);
+  card.role.hidden = job.group !== 0;
+  card.base.hidden = job.group === 0;
 }
+
+/** Make the list of compared jobs. actions: `setBaseline(id)` and `remove(id)`. */
+export const makeCards = (list, actions) =>
+  new KeyedRows(list, { getKey: ({ id }) => id, make: (job) => makeCard(job, actions), fill: fillCard });

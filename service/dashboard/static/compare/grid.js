@@ -1,8 +1,9 @@
 // Tables that are refilled: rows and cells stay where they are, and change only if their text does.
 import { element } from "../common/elements.js";
+import { KeyedRows } from "../common/keyed_rows.js";
 
-/** Rows of a table body by key, each with its cells. */
-const known = new WeakMap();
+/** Rows of a table body. */
+const grids = new WeakMap();
 /** What each cell shows, as text. */
 const shown = new WeakMap();
 
@@ -17,21 +18,14 @@ function fillCell(cell, content) {
   cell.replaceChildren(content.text, ...notes);
 }
 
+const makeGrid = (body) => new KeyedRows(body, {
+  getKey: ({ key, cells }) => `${cells.length} ${key}`,
+  make: ({ cells }) => ({ row: element("tr", {}, element("th", { scope: "row" }), ...cells.map(() => element("td"))) }),
+  fill: ({ row }, { head, cells }) => [head, ...cells].forEach((content, index) => fillCell(row.cells[index], content)),
+});
+
 /** Fill a table body with rows [{key, head, cells}], each of contents of cells. */
 export function fillGrid(body, rows) {
-  const before = known.get(body) ?? new Map();
-  const after = new Map();
-  for (const { key, head, cells } of rows) {
-    let row = before.get(key);
-    if (row === undefined || row.cells.length !== cells.length + 1) {
-      const made = [element("th", { scope: "row" }), ...cells.map(() => element("td"))];
-      row = { node: element("tr", {}, ...made), cells: made };
-    }
-    [head, ...cells].forEach((content, index) => fillCell(row.cells[index], content));
-    after.set(key, row);
-  }
-  known.set(body, after);
-  const nodes = [...after.values()].map((row) => row.node);
-  const isSame = nodes.length === body.rows.length && nodes.every((node, index) => node === body.rows[index]);
-  if (!isSame) body.replaceChildren(...nodes);
+  if (!grids.has(body)) grids.set(body, makeGrid(body));
+  grids.get(body).show(rows);
 }

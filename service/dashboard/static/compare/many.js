@@ -15,10 +15,17 @@ import { valueText } from "./words.js";
 const NUM_BEST = 8;
 /** Settings that are told of the best jobs. */
 const NUM_TOLD = 3;
+/** Beginning of the title of the best values, and what is least for the best one, by which values are better. */
+const BEST = {
+  higher: ["Highest", (value) => -value],
+  lower: ["Lowest", (value) => value],
+  "nearer to 1": ["Nearest to 1:", (value) => Math.abs(value - 1)],
+};
 let results = null;
 let columns = [];
 let rows = null;
 let plot = null;
+let turn = 0;
 
 const findColumn = (key) => columns.find((column) => column.key === key);
 const getY = () => findColumn(getParameter("y")) ?? chooseY(columns);
@@ -102,15 +109,15 @@ function showPlot() {
   showBest(x, y);
 }
 
-/** List the jobs with the highest values, beside the chart. */
+/** List the jobs with the best values, beside the chart: the highest ones if none are better. */
 function showBest(x, y) {
   const shortTitle = (column) => column.title.split(".").at(-1);
   const order = results.ids.map((id, index) => index).filter((index) => isKnown(y.numbers[index]));
-  const isLow = ["log_loss", "normalized_entropy", "validation_log_loss", "seconds"].includes(y.name);
-  order.sort((one, other) => (isLow ? 1 : -1) * (y.numbers[one] - y.numbers[other]));
+  const [title, getBadness] = BEST[y.better] ?? BEST.higher;
+  order.sort((one, other) => getBadness(y.numbers[one]) - getBadness(y.numbers[other]));
   const settings = columns.filter((column) => column.kind === "setting" && column !== x && !isSeed(column));
   const told = [x, ...settings.sort((one, other) => other.distinct - one.distinct)].slice(0, NUM_TOLD);
-  byId("best-title").textContent = `${isLow ? "Lowest" : "Highest"} ${y.title}`;
+  byId("best-title").textContent = `${title} ${y.title}`;
   byId("best").replaceChildren(...order.slice(0, NUM_BEST).map((index) => {
     const link = element("a", { href: `/jobs/${encodeURIComponent(results.ids[index])}` }, results.names[index]);
     const settings = told.map((column) => `${shortTitle(column)} ${valueText(column, column.values[index])}`);
@@ -125,7 +132,7 @@ function look(point) {
 
 function showRows() {
   const sort = getParameter("sort");
-  const isDescending = getParameter("order") ? getParameter("order") === "desc" : !sort;
+  const isDescending = getParameter("order") ? getParameter("order") === "desc" : !sort && getY().better !== "lower";
   rows.show(results, columns, { key: sort || getY().key, isDescending }, getChosen());
 }
 
@@ -158,15 +165,20 @@ function showAll() {
 
 /** Read the jobs of the address and show them as points and rows. */
 export async function showMany() {
+  turn += 1;
+  const mine = turn;
   byId("label").value = getParameter("label");
   byId("q").value = getParameter("q");
   const query = new URLSearchParams();
   for (const name of ["label", "q"]) if (getParameter(name)) query.set(name, getParameter(name));
   byId("count").textContent = "Reading the jobs…";
   try {
-    results = await get(`/v1/results?${query}`);
+    const found = await get(`/v1/results?${query}`);
+    if (mine !== turn) return;
+    results = found;
     byId("trouble").hidden = true;
   } catch (error) {
+    if (mine !== turn) return;
     byId("trouble").hidden = false;
     byId("count").textContent = "";
     byId("trouble").textContent = error.errors?.[0] ? `${error.errors[0].message}; valid: ${error.errors[0].valid}` : error.message;

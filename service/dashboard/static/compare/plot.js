@@ -1,4 +1,5 @@
 // Scatter as SVG: each point is a link to its job. Arrow keys go from point to point; a space chooses one.
+import { shape } from "../common/shape.js";
 
 const HEIGHT = 420;
 const LEFT = 64;
@@ -9,14 +10,6 @@ const RADIUS = 5;
 const LARGE_RADIUS = 8;
 const MAX_TICK_CHARACTERS = 14;
 const CHARACTER_WIDTH = 6.2;
-const NAMESPACE = "http://www.w3.org/2000/svg";
-
-function shape(tag, attributes = {}, ...children) {
-  const node = document.createElementNS(NAMESPACE, tag);
-  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
-  node.append(...children);
-  return node;
-}
 
 const shorten = (text) => (text.length > MAX_TICK_CHARACTERS ? `${text.slice(0, MAX_TICK_CHARACTERS - 1)}…` : text);
 

@@ -55,7 +55,7 @@ export class Rows {
     const isDescending = isSorted && this.sort.isDescending;
     const button = element("button", { type: "button", class: "quiet", "data-key": column.key }, column.title);
     if (isSorted) button.append(element("span", { "aria-hidden": "true" }, isDescending ? " ↓" : " ↑"));
-    button.addEventListener("click", () => this.actions.sort(column.key, isSorted ? !isDescending : column.kind === "figure"));
+    button.addEventListener("click", () => this.actions.sort(column.key, isSorted ? !isDescending : column.kind === "figure" && column.better !== "lower"));
     const order = isSorted ? (isDescending ? "descending" : "ascending") : "none";
     return element("th", { scope: "col", "aria-sort": order, class: column.isNumeric ? "number" : "" }, button);
   }

@@ -1,14 +1,16 @@
 // Some jobs side by side: judgement, settings, figures and curves, kept up to date while one of them runs.
-import { ApiError, get } from "../common/api.js";
+import { get, isPassing } from "../common/api.js";
 import { byId, element } from "../common/elements.js";
 import { integer } from "../common/format.js";
 import { hasEnded } from "../common/state.js";
 import { sweepAddress, SWEEP_LABEL } from "../common/sweep_link.js";
-import { getList, getParameter, MAX_JOBS, setParameters, sideAddress } from "./address.js";
-import { letterOf, showCards } from "./cards.js";
+import { Updates } from "../common/updates.js";
+import { X } from "../charts/axes.js";
+import { getList, getParameter, isScatter, MAX_JOBS, setParameters, sideAddress } from "./address.js";
+import { letterOf, makeCards } from "./cards.js";
 import { assignColours } from "./colours.js";
 import { saveCsv } from "../common/files.js";
-import { Overlay, readCurves } from "./overlay.js";
+import { drawCurves, panels, readCurves } from "./overlay.js";
 import { Picker } from "./picker.js";
 import { groupJobs, listCsvRows, showFigures, showSettings } from "./tables.js";
 import { settingText } from "./words.js";
@@ -17,15 +19,12 @@ import { settingText } from "./words.js";
 const MAX_TOLD = 4;
 const MAX_SWEEPS = 12;
 const REFRESH_MILLISECONDS = 10_000;
-const AWAY = "The service does not answer; trying again.";
 const AXES = ["step", "samples"];
 /** Weights of smoothing by its name. */
 const WEIGHTS = { none: 0, light: 0.8, strong: 0.95 };
 
-const overlays = [new Overlay(byId("loss"), "loss"), new Overlay(byId("auc"), "auc")];
 let comparison = null;
-let timer = null;
-let turn = 0;
+let updates = null;
 
 const getIds = () => getList("ids");
 
@@ -35,13 +34,13 @@ function setIds(ids) {
   showSide();
 }
 
-const actions = {
+const cards = makeCards(byId("compared"), {
   setBaseline: (id) => setIds([id, ...getIds().filter((other) => other !== id)]),
   remove: (id) => {
     setIds(getIds().filter((other) => other !== id));
     byId("add").focus();
   },
-};
+});
 
 /** Read the comparison; a single job has nothing to be compared with yet. */
 async function read(ids) {
@@ -87,15 +86,14 @@ function showCurves() {
     const isShared = names.filter((other) => other === job.name).length > 1;
     return `${letterOf(job.group)} ${job.name}${isShared ? `, seed ${job.seed}` : ""}`;
   };
-  const options = { bySamples: byId("axis").value === "samples", weight: WEIGHTS[byId("smooth").value] };
-  for (const overlay of overlays) overlay.show(jobs, name, options);
-  byId("curves").hidden = overlays.every(({ figure }) => figure.hidden);
+  drawCurves(jobs, name, { x: X[byId("axis").value], weight: WEIGHTS[byId("smooth").value] });
+  byId("curves").hidden = panels.every(({ figure }) => figure.hidden);
 }
 
 function showComparison() {
   assignColours(comparison.jobs.map((job) => job.id));
   showVerdict();
-  showCards(byId("compared"), comparison.jobs, actions);
+  cards.show(comparison.jobs);
   showSettings(byId("settings").querySelector("table"), comparison);
   showFigures(byId("figures").querySelector("table"), comparison);
   byId("settings").hidden = comparison.settings.length === 0;
@@ -126,41 +124,34 @@ function showParts(areShown) {
   byId("details").hidden = !areShown;
 }
 
-/** Read and show everything, and again after a while if a job still runs. */
-async function refresh() {
-  clearTimeout(timer);
-  turn += 1;
-  const mine = turn;
+/** Read and show everything; return whether a job still runs. */
+async function update() {
   const ids = getIds();
+  if (isScatter() || !ids.length || ids.length > MAX_JOBS) return false;
+  // Those of a later address come next.
+  const areOld = () => ids.join() !== getIds().join();
   try {
     const found = await read(ids);
-    if (mine !== turn) return;
+    if (areOld()) return true;
     comparison = found;
     byId("problem").hidden = true;
     showParts(true);
     showComparison();
     await readCurves(found.jobs);
-    if (mine !== turn) return;
+    if (areOld()) return true;
     showCurves();
-    byId("trouble").hidden = true;
+    return !found.jobs.every(hasEnded);
   } catch (error) {
-    if (mine !== turn) return;
-    if (error instanceof ApiError && error.status < 500 && error.status !== 429) {
-      showRefusal(error, ids);
-      return;
-    }
-    byId("trouble").hidden = false;
-    byId("trouble").textContent = error instanceof ApiError ? error.message : AWAY;
+    if (areOld()) return true;
+    if (isPassing(error)) throw error;
+    showRefusal(error, ids);
+    return false;
   }
-  const isOver = comparison?.jobs.every(hasEnded) && byId("trouble").hidden;
-  if (!isOver && !document.hidden) timer = setTimeout(refresh, REFRESH_MILLISECONDS);
 }
 
 /** Show the jobs of the address side by side; without any, how to choose them. */
 export function showSide() {
   const ids = getIds();
-  clearTimeout(timer);
-  byId("side").hidden = false;
   byId("problem").hidden = true;
   byId("empty").hidden = ids.length > 0;
   showParts(false);
@@ -174,9 +165,8 @@ export function showSide() {
   } else if (ids.length) {
     // What is known of the jobs stays until the answer comes.
     showParts(comparison !== null);
-    refresh();
+    updates.restart();
   } else {
-    turn += 1;
     comparison = null;
     // Without them the page is as useful.
     offerSweeps().catch(() => {});
@@ -193,6 +183,8 @@ async function offerSweeps() {
 
 /** Prepare the parts of the page that compare some jobs. */
 export function startSide() {
+  byId("charts").append(...panels.map(({ figure }) => figure));
+  updates = new Updates(update, null, REFRESH_MILLISECONDS);
   byId("smooth").value = getParameter("smooth") in WEIGHTS ? getParameter("smooth") : "light";
   byId("axis").addEventListener("change", ({ target }) => {
     setParameters({ axis: target.value });
@@ -203,10 +195,6 @@ export function startSide() {
     showCurves();
   });
   byId("csv").addEventListener("click", () => saveCsv("comparison.csv", listCsvRows(comparison)));
-  document.addEventListener("visibilitychange", () => {
-    clearTimeout(timer);
-    if (!document.hidden && comparison && !comparison.jobs.every(hasEnded)) refresh();
-  });
   new Picker(byId("add"), byId("found"), {
     choose: (id) => setIds([...getIds(), id]),
     isLeftOut: (id) => getIds().includes(id),

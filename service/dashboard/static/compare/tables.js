@@ -94,9 +94,10 @@ export function showFigures(table, { jobs, figures }) {
   fillHead(table, "Figure", groups);
   fillGrid(table.tBodies[0], figures.map((item) => {
     const { title, meaning } = describeFigure(item.name);
+    const note = [meaning, item.better && `${item.better} is better`].filter(Boolean).join("; ");
     return {
       key: item.name,
-      head: { text: title, notes: meaning ? [{ text: meaning }] : [] },
+      head: { text: title, notes: note ? [{ text: note }] : [] },
       cells: groups.map((own, number) => describeValue(item, number, own)),
     };
   }));

@@ -11,9 +11,9 @@ export const isSeed = ({ name }) => SEED_NAMES.has(name);
 const FIRST_FIGURES = ["auc", "log_loss", "samples_per_second"];
 
 /** Return the key of a column in an address: a label and a setting may have one name. */
-export const keyOf = ({ kind, name }) => (kind === "label" ? `label.${name}` : name);
+const keyOf = ({ kind, name }) => (kind === "label" ? `label.${name}` : name);
 
-export const titleOf = (column) => (column.kind === "figure" ? describeFigure(column.name).title : column.kind === "label" ? `label ${column.name}` : column.name);
+const titleOf = (column) => (column.kind === "figure" ? describeFigure(column.name).title : column.kind === "label" ? `label ${column.name}` : column.name);
 
 /** Return a value as a number: numbers, and texts of labels that are numbers; null if it is none. */
 function asNumber(value) {

@@ -4,9 +4,9 @@ import { duration, figure, integer, isKnown, rate, samples, UNKNOWN } from "../c
 /** Figures by name: title, what it says, how its values are written, and whether differences are written in percent. */
 const FIGURES = {
   auc: { title: "AUC", meaning: "how well clicks rank above the rest: 0.5 is a guess, 1 perfect" },
-  log_loss: { title: "Log-loss", meaning: "error of the predicted probabilities: lower is better" },
+  log_loss: { title: "Log-loss", meaning: "error of the predicted probabilities" },
   normalized_entropy: { title: "Normalized entropy", meaning: "log-loss as a share of the constant predictor's: below 1 is better than none" },
-  calibration: { title: "Calibration", meaning: "predicted clicks by real ones: 1 is right" },
+  calibration: { title: "Calibration", meaning: "predicted clicks by real ones" },
   validation_auc: { title: "AUC, validation rows", meaning: "on the rows that choose the best model" },
   validation_log_loss: { title: "Log-loss, validation rows", meaning: "on the rows that choose the best model" },
   samples_per_second: { title: "Samples/s", meaning: "speed of training", format: rate, isRelative: true },
