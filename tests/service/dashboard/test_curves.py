@@ -237,7 +237,7 @@ def test_noise_scale_ratios_shares_and_advice_are_drawn_where_they_were_measured
     heat_map.press("Home")
     expect(spoken).to_have_text(f"bottom MLP, layer 1 · step 1 · {UNKNOWN}")
     heat_map.press("ArrowDown")
-    expect(spoken).to_have_text("top MLP, layer 2 · step 1 · GSNR 0.00001, noise scale 100,000")
+    expect(spoken).to_have_text("top MLP, layer 2 · step 1 · GSNR 1e-5, noise scale 100,000")
     heat_map.hover(position={"x": 3, "y": 3})
     expect(page.locator("#gsnr .tip")).to_have_text(f"bottom MLP, layer 1 · step 1 · {UNKNOWN}")
     corner = "(map) => [...map.getContext('2d').getImageData(map.width - 2, 2, 1, 1).data]"

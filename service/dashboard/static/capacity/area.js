@@ -1,5 +1,6 @@
 // A chart of an amount over time: the mean as an area, the largest amount as a line, the limit as a dashed line.
 import { element } from "../common/elements.js";
+import { shape } from "../common/shape.js";
 import { nearTime } from "../common/times.js";
 
 const WIDTH = 560;
@@ -7,12 +8,6 @@ const HEIGHT = 150;
 const BOTTOM = 18;
 const TOP = 8;
 const NUM_TICKS = 4;
-
-function shape(name, attributes) {
-  const node = document.createElementNS("http://www.w3.org/2000/svg", name);
-  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-  return node;
-}
 
 /** Chart of one amount in a <figure>. format: formats an amount with its unit. */
 export class AreaChart {

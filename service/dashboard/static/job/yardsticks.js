@@ -6,7 +6,7 @@ import { figure, integer, isKnown, UNKNOWN } from "../common/format.js";
 const UNTIL_MEASURED = ["few_evaluation_rows", "learns_nothing"];
 
 /** Format an AUC with its standard error, where that is known: 0.7812 ± 0.0021. */
-export const aucText = ({ auc, auc_standard_error: error }) =>
+const aucText = ({ auc, auc_standard_error: error }) =>
   isKnown(auc) && isKnown(error) ? `${figure(auc)} ± ${error.toFixed(4)}` : figure(auc);
 
 /** Fill `list` with the warnings of a run that its author should act on, then those about its model; hide it without any. */
