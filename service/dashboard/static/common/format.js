@@ -54,6 +54,9 @@ export function binarySize(value) {
   return `${(value / 1024 ** power).toFixed(power ? 1 : 0)} ${units[power]}`;
 }
 
+/** Begin a sentence with a capital letter. */
+export const capitalize = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
 export function duration(seconds) {
   if (!isKnown(seconds)) return UNKNOWN;
   const rounded = Math.max(0, Math.round(seconds));

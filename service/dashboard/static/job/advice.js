@@ -1,6 +1,6 @@
 // Advice on the batch of a run: steps against samples, from its event `batch_advice`.
 import { element } from "../common/elements.js";
-import { integer, isKnown, multiple, samples } from "../common/format.js";
+import { capitalize, integer, isKnown, multiple, samples } from "../common/format.js";
 
 export const BATCH_ADVICE = "batch_advice";
 
@@ -14,7 +14,7 @@ export function showAdvice(figure, event) {
 
 /** Advise on the batch in a sentence: what the run has found at its end, or where it stands; empty if nothing is known. */
 export function writeAdvice(event, noiseScale, batch) {
-  if (event?.message) return `${event.message[0].toUpperCase()}${event.message.slice(1)}.`;
+  if (event?.message) return `${capitalize(event.message)}.`;
   if (!isKnown(noiseScale) || !batch) return "";
   const [ratio, words] = noiseScale > batch ? [noiseScale / batch, "times"] : [batch / noiseScale, "times smaller than"];
   const times = Number(ratio.toPrecision(2));

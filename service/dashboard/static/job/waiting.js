@@ -1,7 +1,7 @@
 // Why a job waits: its place, its expected start, who holds the room, and its priority, which can be changed here.
 import { describeError, request } from "../common/api.js";
 import { element } from "../common/elements.js";
-import { binarySize, duration, integer, isKnown } from "../common/format.js";
+import { binarySize, capitalize, duration, integer, isKnown } from "../common/format.js";
 import { nearTime } from "../common/times.js";
 import { refill, setText, showFacts } from "./rows.js";
 
@@ -87,7 +87,7 @@ export class Waiting {
   }
 }
 
-const toSentence = (text) => (text ? `${text[0].toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}` : "");
+const toSentence = (text) => (text ? `${capitalize(text)}${/[.!?]$/.test(text) ? "" : "."}` : "");
 
 const secondsUntil = (time) => Math.max(0, (Date.parse(time) - Date.now()) / 1000);
 

@@ -1,6 +1,6 @@
 // Rows of the table. Each is made once and filled again at every change.
 import { byId, element, showProgress, showState } from "../common/elements.js";
-import { ago, duration, figure, integer, isKnown, rate } from "../common/format.js";
+import { ago, capitalize, duration, figure, integer, isKnown, rate } from "../common/format.js";
 import { hasEnded, progressText, reasonText } from "../common/state.js";
 import { KeyedRows } from "../common/keyed_rows.js";
 import { dateTime } from "../common/times.js";
@@ -85,7 +85,7 @@ function whyText(job) {
   if (job.has_warnings) return "There are warnings about its model.";
   if (["RUNNING", "STARTING", "SUCCEEDED"].includes(job.state)) return "";
   if (job.state === "QUEUED" && !job.message) return "It starts as soon as its turn comes.";
-  return job.state === "QUEUED" && !job.is_held ? `Waits: ${job.message}` : job.message;
+  return job.state === "QUEUED" && !job.is_held ? `Waits: ${job.message}` : capitalize(job.message ?? "");
 }
 
 function endText(job) {
