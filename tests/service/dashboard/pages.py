@@ -194,7 +194,6 @@ def write(text: str, until: str) -> Callable[[Page], None]:
     """Return what writes a job document, and waits until an element is visible."""
 
     def reach(page: Page) -> None:
-        page.once("dialog", lambda dialog: dialog.accept())
         page.get_by_label("Job document").fill(text)
         page.locator(until).first.wait_for()
 

@@ -41,7 +41,6 @@ def test_the_panel_has_figures_lines_to_copy_and_a_link_to_a_new_job_with_them(p
     page.reload()
     expect(origin).to_contain_text('with run.blend = "logistic"')
     assert text.input_value().endswith("# mine")
-    page.once("dialog", lambda dialog: dialog.accept())
     page.goto(f"{page.url.partition('&')[0]}&set=run.epochs:3&set=__proto__.a:1&set=run.seed&set=run.seed:1+2")
     expect(origin).to_contain_text("with run.epochs = 3, __proto__.a = 1. Submit makes a new job of it. Left out")
     expect(origin).to_contain_text("no FIELD:VALUE in TOML: run.seed, run.seed:1 2.")
@@ -49,3 +48,5 @@ def test_the_panel_has_figures_lines_to_copy_and_a_link_to_a_new_job_with_them(p
     assert tomllib.loads(text.input_value()) == {**DOCUMENT, "labels": labels, "run": {"epochs": 3}, **odd}
     expect(page.locator("#finding-list")).to_contain_text("unknown field")
     assert page.evaluate("({}).a") is None
+    page.get_by_role("button", name="Bring it back").click()
+    assert text.input_value().endswith("# mine")

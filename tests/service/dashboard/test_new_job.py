@@ -67,7 +67,6 @@ def write(page: Page, site: Site, text: str) -> None:
     """Open the page of a new job, and write a document."""
     page.goto(f"{site.url}/new")
     expect(page.get_by_label("Batch size")).to_be_enabled()
-    page.once("dialog", lambda dialog: dialog.accept())
     find_text(page).fill(text)
 
 
@@ -211,20 +210,23 @@ def test_errors_stand_at_their_lines_and_fields_and_help_follows_the_cursor(page
 
 
 @pytest.mark.slow
-def test_starting_points_fill_the_text_and_ask_before_they_replace_what_was_typed(page: Page, site: Site) -> None:
+def test_starting_points_fill_the_text_and_what_was_typed_can_be_brought_back(page: Page, site: Site) -> None:
     page.goto(f"{site.url}/new")
     page.get_by_role("button", name="Quick start").click()
     expect(page.get_by_label("Name of the job")).to_have_value("first")
     page.get_by_role("button", name="Large batch").click()
     expect(page.locator("#first").get_by_label("Preset")).to_have_value("0")
     page.get_by_label("Name of the job").fill("mine")
-    page.once("dialog", lambda dialog: dialog.dismiss())
-    page.get_by_role("button", name="Own file").click()
-    expect(page.get_by_label("Name of the job")).to_have_value("mine")
-    page.once("dialog", lambda dialog: dialog.accept())
     page.get_by_role("button", name="Own file").click()
     expect(page.get_by_label("Label column")).to_have_value("clicked")
     expect(page.locator("#finding-list")).to_contain_text("matches no file")
+    press(page, "Bring it back")
+    expect(page.get_by_label("Name of the job")).to_have_value("mine")
+    page.goto(f"{site.url}/new")
+    expect(page.locator("#unsent")).to_contain_text("a draft that was not submitted")
+    expect(page.get_by_label("Name of the job")).to_have_value("mine")
+    press(page, "Start with an empty one")
+    expect(find_text(page)).to_have_value("")
 
 
 @pytest.mark.slow
@@ -248,7 +250,6 @@ def test_the_document_of_a_job_begins_a_new_one_and_its_model_too(page: Page, si
     page.get_by_label("Name of the job").fill("later")
     page.reload()
     expect(page.get_by_label("Name of the job")).to_have_value("later")
-    page.once("dialog", lambda dialog: dialog.accept())
     page.get_by_role("button", name="Retraining").click()
     page.get_by_label("Job whose model to start from").select_option(job.id)
     press(page, "Use it")

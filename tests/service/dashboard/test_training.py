@@ -54,7 +54,6 @@ def submit_with_form(page: Page, site: Site, fields: dict[str, str]) -> str:
     """Write a document, fill some fields of the form, submit, and return the id of the job, whose page is open then."""
     page.goto(f"{site.url}/new")
     expect(page.get_by_label("Batch size")).to_be_enabled()
-    page.once("dialog", lambda dialog: dialog.accept())
     page.get_by_label("Job document").fill(TEXT)
     for name, value in fields.items():
         page.get_by_label(name).first.fill(value)

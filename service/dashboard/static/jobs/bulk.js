@@ -1,5 +1,5 @@
 // What can be done with all selected jobs at once.
-import { ApiError, request } from "../common/api.js";
+import { request } from "../common/api.js";
 import { byId, element } from "../common/elements.js";
 import { count, integer } from "../common/format.js";
 import { hasEnded } from "../common/state.js";
@@ -95,7 +95,7 @@ export class Bulk {
         try {
           await act(job);
         } catch (error) {
-          faults.push([job, error instanceof ApiError ? explain(error) : "the service does not answer"]);
+          faults.push([job, explain(error)]);
         }
         number += 1;
         say(`${integer(number)} of ${countJobs(jobs.length)} …`);

@@ -1,6 +1,6 @@
 // The form that makes a key. A signed-in browser may not, since the key would outlive its session: the form asks for an
 // admin's key and sends it with this one request, or shows the command that does the same.
-import { ApiError } from "../common/api.js";
+import { ApiError, noteSilence } from "../common/api.js";
 import { byId } from "../common/elements.js";
 import { copyButton } from "../common/copy.js";
 import { FormFaults } from "../common/form_faults.js";
@@ -44,8 +44,8 @@ async function send(body) {
     credentials: "omit",
     headers: { Authorization: `Bearer ${form.elements.admin_key.value.trim()}`, "Content-Type": "application/json" },
     body: JSON.stringify(body),
-  });
-  const answer = await response.json();
+  }).catch(noteSilence);
+  const answer = await response.json().catch(noteSilence);
   if (!response.ok) throw new ApiError(response.status, answer);
   return answer;
 }

@@ -4,6 +4,7 @@ const TEXT = "dlrm.new-job.text";
 const KEY = "dlrm.new-job.key";
 const FILLED = "dlrm.new-job.filled";
 const FROM = "dlrm.new-job.from";
+const ASIDE = "dlrm.new-job.aside";
 const KEY_BYTES = 16;
 
 /** Text of the tab, the starting point that has filled it, and the idempotency key of its submission. */
@@ -19,8 +20,11 @@ export class Draft {
     keep(TEXT, text);
   }
 
-  /** Keep a text that a starting point has made; `from` is the query of the address that says of what, if one does. */
+  /** Keep a text that a starting point has made, and put aside what was typed before.
+   *
+   * from: query of the address that says of what the text is made, if one does. */
   fill(text, from = "") {
+    if (this.isTyped) keep(ASIDE, this.load());
     this.save(text);
     keep(FILLED, text);
     keep(FROM, from);
@@ -29,6 +33,17 @@ export class Draft {
   /** Query of the address that the text has begun by; empty without one. */
   get from() {
     return sessionStorage.getItem(FROM) ?? "";
+  }
+
+  /** Return the typed text that a starting point has replaced, once; empty without one. */
+  takeAside() {
+    const text = sessionStorage.getItem(ASIDE) ?? "";
+    sessionStorage.removeItem(ASIDE);
+    return text;
+  }
+
+  get hasAside() {
+    return sessionStorage.getItem(ASIDE) !== null;
   }
 
   /** Whether something was typed that a starting point has not made. */
@@ -46,6 +61,12 @@ export class Draft {
     const key = Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
     sessionStorage.setItem(KEY, key);
     return key;
+  }
+
+  /** Note that the text has become a job: it is not unsent any more. */
+  noteSubmission() {
+    this.forgetKey();
+    keep(FILLED, this.load());
   }
 
   forgetKey() {

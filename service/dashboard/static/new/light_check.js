@@ -1,5 +1,5 @@
 // What is wrong with the document, found while one types: by the service, which makes no plan for it.
-import { ApiError, postToml } from "../common/api.js";
+import { postToml } from "../common/api.js";
 
 const PAUSE_MILLISECONDS = 600;
 /** Answer that says nothing. */
@@ -55,7 +55,6 @@ async function checkText(text) {
   try {
     return { ...NOTHING, ...(await postToml("/v1/documents", text)) };
   } catch (error) {
-    if (!(error instanceof ApiError)) return { ...NOTHING, trouble: "Not checked: the service does not answer." };
     const fault = findMalformed(error);
     if (fault || error.errors.length) return { ...NOTHING, fault, errors: error.errors };
     return { ...NOTHING, trouble: `Not checked: ${error.message}.` };

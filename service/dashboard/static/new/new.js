@@ -1,5 +1,5 @@
 // Page of a new job: a document in TOML beside a form of its fields, which the service checks and makes a job of.
-import { ApiError, get, postToml } from "../common/api.js";
+import { get, postToml } from "../common/api.js";
 import { byId, element } from "../common/elements.js";
 import { showCapacity, startHeader } from "../common/header.js";
 import { persist } from "../common/trouble.js";
@@ -162,11 +162,11 @@ function showProblem(title, message, faults = []) {
 }
 
 function showError(error) {
-  if (!(error instanceof ApiError)) {
+  if (error.status === 0) {
     showProblem("The service does not answer", "The document is kept here. Try again: it makes one job at most.");
     return;
   }
-  const { title, message, errors, status } = error;
+  const { title = "This page has failed", message, errors = [], status } = error;
   const hint = status === 403 ? ": ask an administrator for another key, and sign in with it" : "";
   showProblem(title, errors.length ? "" : message + hint, errors);
   const malformed = findMalformed(error);
@@ -215,7 +215,7 @@ const check = () =>
 const submit = () =>
   send(byId("submit"), "Submitting…", async (text) => {
     const job = await postToml("/v1/jobs", text, { "Idempotency-Key": draft.getKey() });
-    draft.forgetKey();
+    draft.noteSubmission();
     location.assign(`/jobs/${encodeURIComponent(job.id)}`);
     return true;
   });

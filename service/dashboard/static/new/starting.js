@@ -1,5 +1,5 @@
 // Where a document begins: at a starting point, at the document of a job, or at a file.
-import { get } from "../common/api.js";
+import { get, noteSilence } from "../common/api.js";
 import { byId, element } from "../common/elements.js";
 import { ago, fileSize } from "../common/format.js";
 import { changeText, readValue } from "./text.js";
@@ -8,9 +8,10 @@ import { changeText, readValue } from "./text.js";
 export function startStarting(page) {
   const file = byId("file");
   for (const button of document.querySelectorAll("[data-start]")) {
-    const name = button.querySelector("strong").textContent;
-    button.addEventListener("click", () => fill(page, `the starting point ${name}`, () => readStart(button.dataset.start)));
+    button.addEventListener("click", () => fill(page, () => readStart(button.dataset.start)));
   }
+  byId("bring-back").addEventListener("click", () => bringBack(page));
+  byId("empty").addEventListener("click", () => fill(page, () => ""));
   byId("open").addEventListener("click", () => file.click());
   file.addEventListener("change", () => openFile(page, file));
   byId("retrain").addEventListener("click", () => chooseTrained(page));
@@ -18,37 +19,45 @@ export function startStarting(page) {
   byId("trained-choose").addEventListener("click", () => useTrained(page));
 }
 
-/** Begin with the document of the job that the address names, if it names one. */
+/** Begin with the document of the job that the address names; without one, say that a draft has stayed. */
 export async function beginAsAddressed(page) {
   const address = new URLSearchParams(location.search);
+  byId("aside").hidden = !page.draft.hasAside;
+  byId("unsent").hidden = address.has("from") || !page.draft.isTyped;
   if (address.has("from")) await startFrom(page, address.get("from"), address.getAll("set"));
 }
 
 /** Read the text of a starting point. */
 async function readStart(name) {
-  const response = await fetch(new URL(`starts/${name}.toml`, import.meta.url));
+  const response = await fetch(new URL(`starts/${name}.toml`, import.meta.url)).catch(noteSilence);
   return response.text();
 }
 
 /** Read the shortest document of a job: {toml, document}. */
 const readDocument = (id) => get(`/v1/jobs/${encodeURIComponent(id)}/document`);
 
-/** Fill the text with what `read` returns, unless the user keeps what was typed; return whether it was filled. */
-async function fill({ editor, draft, noteChange, showError }, what, read, from = "") {
-  if (draft.isTyped && !confirm(`Replace the document by ${what}?`)) return false;
+/** Fill the text with what `read` returns; what was typed before can be brought back. Return whether it was filled. */
+async function fill(page, read, from = "") {
   try {
     const text = await read();
-    draft.fill(text, from);
-    editor.text = text;
+    page.draft.fill(text, from);
+    showText(page, text);
   } catch (error) {
-    showError(error);
+    page.showError(error);
     return false;
   }
-  byId("origin").hidden = true;
-  byId("problem").hidden = true;
-  noteChange();
   return true;
 }
+
+function showText({ editor, draft, noteChange }, text) {
+  editor.text = text;
+  for (const id of ["origin", "problem", "unsent"]) byId(id).hidden = true;
+  byId("aside").hidden = !draft.hasAside;
+  noteChange();
+}
+
+/** Bring back what was typed before a starting point has replaced it. */
+const bringBack = (page) => showText(page, page.draft.takeAside());
 
 /** Begin with the document of a job and the changes of the address, unless the text has begun so before a reload. */
 async function startFrom(page, id, settings) {
@@ -60,7 +69,7 @@ async function startFrom(page, id, settings) {
     return changes.reduce((text, { path, value }) => (path ? changeText(text, path, value) : text), toml);
   };
   const isNew = page.draft.from !== location.search;
-  if (isNew && !(await fill(page, `the one of ${id}`, read, location.search))) return;
+  if (isNew && !(await fill(page, read, location.search))) return;
   const link = element("a", { href: `/jobs/${encodeURIComponent(id)}` }, name);
   const list = (isWanted) => changes.filter(isWanted).map(({ words }) => words).join(", ");
   const made = list(({ path }) => path);
@@ -100,7 +109,7 @@ async function useTrained(page) {
   const id = byId("trained-jobs").value;
   byId("trained").close();
   const read = async () => changeText((await readDocument(id)).toml, ["run", "warm_start"], { from: id });
-  if (await fill(page, `one that goes on from ${id}`, read)) {
+  if (await fill(page, read)) {
     byId("origin").textContent = "The new job starts with the weights of that job. Name the new rows in data.train; the columns must be the same.";
     byId("origin").hidden = false;
   }
@@ -122,7 +131,7 @@ async function openFile(page, file) {
     page.showProblem("The file is too large", `${chosen.name} has ${fileSize(chosen.size)}, a document at most ${fileSize(maxBytes)}.`);
   } else {
     const showError = () => page.showProblem("The file is not UTF-8 text", `Save ${chosen.name} as UTF-8.`);
-    if (await fill({ ...page, showError }, chosen.name, () => readFile(chosen))) page.editor.field.focus();
+    if (await fill({ ...page, showError }, () => readFile(chosen))) page.editor.field.focus();
   }
   // So that the same file can be opened again.
   file.value = "";

@@ -1,6 +1,6 @@
 // Page that signs a browser in, with an API key or a sign-in link. The token of a link is in the fragment, which browsers
 // send to no server and no log records.
-import { ApiError, nextPage, request } from "../common/api.js";
+import { describeError, nextPage, request } from "../common/api.js";
 
 const KEY_PREFIX = "dlrm_";
 
@@ -29,7 +29,7 @@ async function signIn(credentials) {
     await request("POST", "/v1/session", credentials);
     location.replace(nextPage());
   } catch (error) {
-    showRefusal(error instanceof ApiError ? error.message : "the service does not answer; try again");
+    showRefusal(describeError(error));
   }
 }
 
