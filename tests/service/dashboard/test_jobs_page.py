@@ -111,6 +111,12 @@ def test_filters_stand_in_the_address_and_can_each_be_removed(page: Page, site: 
     expect(page.locator("#jobs tbody tr")).to_have_count(2)
     page.get_by_label("Search").fill("nothing-like-it")
     expect(page.locator("#nothing")).to_be_visible()
+    expect(page.locator("#as-label")).to_be_hidden()
+    # A label, written as in a chip, a document or a command.
+    page.get_by_label("Search").fill("team = ads")
+    page.locator("#as-label").click()
+    expect(find_row(page, waiting[0])).to_be_visible()
+    assert get_query(page) == {"label": ["team:ads"]}
     for job_id in ids:
         site.client.cancel(job_id)
 

@@ -6,7 +6,7 @@ import { Bulk } from "./bulk.js";
 import { showChips } from "./chips.js";
 import { Facets } from "./facets.js";
 import { JobPage } from "./list.js";
-import { formatQuery, isFiltered, parseQuery, streamParams } from "./query.js";
+import { formatQuery, isFiltered, parseQuery, readLabel, streamParams } from "./query.js";
 import { Rows, showTotal } from "./rows.js";
 import { Selection } from "./selection.js";
 import { Views } from "./views.js";
@@ -57,6 +57,9 @@ function showJobs() {
   table.parentElement.hidden = jobs.length === 0;
   byId("empty").hidden = jobs.length > 0 || isNarrowed;
   byId("nothing").hidden = jobs.length > 0 || !isNarrowed;
+  const labelled = readLabel(page.query);
+  byId("as-label").hidden = labelled === null;
+  if (labelled) byId("as-label").href = formatQuery(labelled);
   byId("browse").hidden = !byId("empty").hidden;
   showPager(jobs);
 }
@@ -131,7 +134,11 @@ search.addEventListener("input", () => {
     if (!isSame) go(formatQuery({ ...page.query, q: search.value, before: "" }), { isNew: page.query.q === "" });
   }, TYPING_MILLISECONDS);
 });
-byId("search-form").addEventListener("submit", (event) => event.preventDefault());
+byId("search-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const labelled = readLabel({ ...page.query, q: search.value });
+  if (labelled) go(formatQuery(labelled));
+});
 byId("show-facets").addEventListener("click", () => {
   const isOpen = byId("facets").toggleAttribute("data-open");
   byId("show-facets").setAttribute("aria-expanded", isOpen);

@@ -11,6 +11,8 @@ const MAX_TEXT = 100;
 const MAX_NAME = 63;
 /** Characters from which on a text is looked for anywhere, and not only at the beginning of a name. */
 const MIN_ANYWHERE = 3;
+/** Label as it stands in chips, documents and commands: `team: ads`, `team:ads`, `team=ads`. Other texts have no such sign. */
+const LABEL = /^\s*([\w.-]+)\s*[:=]\s*(\S.*?)\s*$/;
 const ID = /^job_[0-9A-Z]{26}$/;
 
 /** Query without any filter, at the newest job. q: text to look for; since: span of the submission; ended: span of the
@@ -72,6 +74,14 @@ export function matchesRest(query, job) {
 
 /** Tell whether a query has any filter. */
 export const isFiltered = (query) => formatQuery({ ...query, before: "" }) !== "/";
+
+/** Return the query whose text to look for is a label, with that label in its place; null if it is none. */
+export function readLabel(query) {
+  const [, name, value] = LABEL.exec(query.q) ?? [];
+  if (name === undefined) return null;
+  const others = query.labels.filter((label) => !label.startsWith(`${name}:`));
+  return { ...query, labels: [...others, `${name}:${value}`].sort(), q: "", before: "" };
+}
 
 /** Return a list with a value, or without it if it has it. */
 export const toggle = (list, value) =>
