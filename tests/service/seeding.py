@@ -8,6 +8,7 @@ from sqlalchemy import insert, text
 from sqlalchemy.orm import Session
 from ulid import ULID
 
+from dlrm.config import parse_job
 from service.database import Database
 from service.ids import new_id
 from service.reports.rollups import RollupRepository
@@ -23,10 +24,7 @@ STATES = {"SUCCEEDED": 92, "FAILED": 4, "CANCELLED": 3, "QUEUED": 1}
 EVENTS = {"submitted": "QUEUED", "scheduled": "STARTING", "process_started": "RUNNING", "completed": "SUCCEEDED"}
 ROWS_AT_ONCE = 5000
 METRICS = {"auc": 0.7512, "log_loss": 0.4512, "samples_per_second": 123_456.7, "num_rows": 100_000.0}
-SPEC: dict[str, Any] = {
-    "data": {"format": "criteo_tsv", "train": ["day_*.tsv"], "eval": []},
-    "batch": {"global_size": 4096},
-}
+SPEC = parse_job({"data": {"train": ["day_*.tsv"]}, "batch": {"global_size": 4096}}).model_dump(mode="json")
 RESOLVED: dict[str, Any] = {"job": {"batch": {"global_size": 4096}}, "derived": []}
 
 

@@ -22,7 +22,7 @@ export const isPassing = ({ status }) => status === 0 || status >= 500 || status
 export function describeError(error, next = "try again") {
   if (!(error instanceof ApiError)) {
     console.error(error);
-    return `This page has failed: ${error.message}. Reload it.`;
+    return `This page has failed: ${error.message.replace(/\.$/, "")}. Reload it.`;
   }
   return error.status ? error.message : `The service does not answer; ${next}.`;
 }
