@@ -12,9 +12,11 @@ const NAMES = {
 const KINDS = Object.keys(NAMES);
 
 /** Curves of both kinds of one attempt, or the valid ones of all, and those of the part that is seen. */
-class Source {
-  constructor(path, attempt) {
+export class Source {
+  /** path: of the job in the API. attempt: its number, or null. names: of the curves, by kind. */
+  constructor(path, attempt, names = NAMES) {
     this.path = path;
+    this.names = names;
     this.attempt = attempt;
     this.whole = this.#make(null);
     this.part = null;
@@ -25,7 +27,7 @@ class Source {
   }
 
   #make(range) {
-    return Object.fromEntries(KINDS.map((kind) => [kind, new Curves(this.path, kind, NAMES[kind], { attempt: this.attempt, range })]));
+    return Object.fromEntries(KINDS.map((kind) => [kind, new Curves(this.path, kind, this.names[kind], { attempt: this.attempt, range })]));
   }
 
   async update() {
