@@ -10,7 +10,8 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, Route, expect
 from sqlalchemy import text
 
-from service.client import Job
+from service.client import Job, JobDetails
+from service.dashboard.static_files import STATIC_PATH
 from service.database import Database
 from tests.patience import wait_until
 from tests.service.dashboard.conftest import Site
@@ -32,7 +33,8 @@ def submit(site: Site, name: str, behaviour: str = "succeed_silently", **changes
     return site.client.submit({**DOCUMENT, "name": name, "labels": labels, **changes})
 
 
-def find_database(job: Job) -> Path:
+def find_database(job: JobDetails) -> Path:
+    assert job.run_directory
     return Path(job.run_directory).parents[1] / "service.sqlite3"
 
 
@@ -150,6 +152,9 @@ def test_curves_of_jobs_of_unequal_length_are_read_zoomed_and_saved_raw(
     assert float(rows[0][2]) == pytest.approx((0.4522 / 4 + 0.4532 / 2 + 0.4542) / 1.75)
     page.get_by_role("button", name="Reset zoom").click()
     expect(page.locator("#zoom")).to_be_hidden()
+    loss.press("Home")
+    loss.press("+")
+    expect(page.locator("#zoom-range")).to_have_text("steps 1 to 11")
 
     page.set_viewport_size({"width": 390, "height": 844})
     auc = page.locator("#figures tbody tr", has_text="AUC").first
@@ -230,6 +235,28 @@ def test_the_best_jobs_of_a_figure_are_those_that_the_service_calls_better(
     expect(page.locator("#best-title")).to_have_text("Highest AUC")
     page.select_option("#y", "seconds")
     expect(page.locator("#best-title")).to_have_text("Lowest Duration")
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["max_restarts", "run.seed", "batch.global_size"], "batch.global_size"),
+        (["data.num_readers", "dense_optimizer.learning_rate", "model.embedding_dim"], "dense_optimizer.learning_rate"),
+        (["max_restarts", "model.embedding_dim"], "model.embedding_dim"),
+    ],
+)
+def test_the_horizontal_axis_begins_with_a_setting_that_can_change_results(
+    page: Page, site: Site, names: list[str], expected: str
+) -> None:
+    page.goto(f"{site.url}/signin")
+    settings = [
+        {"kind": "setting", "name": name, "values": [1, 2, 2 + len(names) - place]} for place, name in enumerate(names)
+    ]
+    script = f"""async (columns) => {{
+      const module = await import("{STATIC_PATH}/compare/values.js");
+      return module.chooseX(module.describeColumns(columns), null).name;
+    }}"""
+    assert page.evaluate(script, settings) == expected
 
 
 def test_an_answer_about_an_earlier_label_does_not_replace_the_present_one(

@@ -44,6 +44,7 @@ function drawJob({ kind, lines: [{ name, isSmoothed }] }, source, { label, colou
  * with `x` one of `X` and `zoom` as `onZoom` is given it. */
 export function drawCurves(panels, jobs, name, view) {
   const { x, zoom } = view;
+  const end = Math.max(0, ...jobs.map(({ id }) => known.get(id)?.source.findEnd(x, 0) ?? 0));
   const describe = (position) => `${x.name} ${x.format(position)}`;
   for (const panel of panels) {
     const { definition } = panel;
@@ -51,6 +52,6 @@ export function drawCurves(panels, jobs, name, view) {
     const parts = sources.map(([job, source]) => drawJob(definition, source, { label: name(job), colour: getColourName(job.id) }, view));
     const sentence = parts.map(({ lines, data }) => summarise({ ...definition, title: lines[0].label }, data[0], data[1], describe)).join(" ");
     const drawn = parts.length ? { lines: parts.flatMap(({ lines }) => lines), data: join(parts.map(({ data }) => data)) } : null;
-    panel.show(drawn, 0, [], { x, range: zoom }, sentence);
+    panel.show(drawn, end, [], { x, range: zoom }, sentence);
   }
 }

@@ -1,4 +1,5 @@
 // The curves of a job that its page shows: of the whole run or of each attempt, and finer ones of the part that is seen.
+import { isKnown } from "../common/format.js";
 import { Curves } from "../charts/curves.js";
 import { listNames } from "../charts/list.js";
 import { POSITION_NAMES, Positions } from "../charts/positions.js";
@@ -65,6 +66,12 @@ export class Source {
   /** Positions along the chart of the points of one kind. */
   locate(kind, x, origin) {
     return new Positions(this.whole.training, x, origin).locate(this.get(kind));
+  }
+
+  /** Find the last position along the chart that is known. */
+  findEnd(x, origin) {
+    const positions = new Positions(this.whole.training, x, origin);
+    return Math.max(...KINDS.map((kind) => positions.locate(this.whole[kind]).findLast(isKnown) ?? 0));
   }
 }
 
