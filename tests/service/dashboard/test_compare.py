@@ -1,16 +1,21 @@
 """The page that compares jobs: some side by side, and many as points."""
 
+import csv
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import BrowserContext, Page, Route, expect
+from sqlalchemy import text
 
-from service.client import Job
+from service.client import Job, JobDetails
+from service.dashboard.static_files import STATIC_PATH
+from service.database import Database
 from tests.patience import wait_until
 from tests.service.dashboard.conftest import Site
+from tests.service.seeding import add_steps
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("fake_trainer")]
 
@@ -28,13 +33,17 @@ def submit(site: Site, name: str, behaviour: str = "succeed_silently", **changes
     return site.client.submit({**DOCUMENT, "name": name, "labels": labels, **changes})
 
 
+def find_database(job: JobDetails) -> Path:
+    assert job.run_directory
+    return Path(job.run_directory).parents[1] / "service.sqlite3"
+
+
 def end(site: Site, jobs: dict[str, tuple[float, float]]) -> None:
     """Wait until jobs have succeeded, and give each an AUC, with a standard error of 0.002, and a calibration."""
     for job_id, (auc, calibration) in jobs.items():
         wait_until(lambda job_id=job_id: site.client.job(job_id).state == "SUCCEEDED")
         metrics = f'{{"auc": {auc}, "auc_standard_error": 0.002, "calibration": {calibration}}}'
-        path = Path(site.client.job(job_id).run_directory).parents[1] / "service.sqlite3"
-        with closing(sqlite3.connect(path, timeout=30)) as connection, connection:
+        with closing(sqlite3.connect(find_database(site.client.job(job_id)), timeout=30)) as connection, connection:
             connection.execute("UPDATE job_documents SET metrics = ? WHERE job_id = ?", (metrics, job_id))
 
 
@@ -104,6 +113,61 @@ def test_two_methods_are_judged_and_jobs_are_added_removed_and_made_the_baseline
 
 
 @pytest.mark.slow
+def test_curves_of_jobs_of_unequal_length_are_read_zoomed_and_saved_raw(
+    page: Page, site: Site, sweep: list[str]
+) -> None:
+    ids = [sweep[0], sweep[2]]
+    database = Database(f"sqlite:///{find_database(site.client.job(ids[0]))}")
+    with database.write() as session:
+        for job_id, num_steps in zip(ids, (5, 20), strict=True):
+            session.execute(text("DELETE FROM steps WHERE job_id = :id"), {"id": job_id})
+            add_steps(session, job_id, num_steps)
+    database.close()
+    page.goto(f"{site.url}/compare?ids={','.join(ids)}&axis=step&smoothing=0")
+    loss = page.locator("#loss-chart")
+    expect(loss).to_have_attribute("data-points", "20")
+    values = loss.locator(".u-series:not(.unlisted) .u-value")
+    expect(values).to_have_text(["last of each", "0.4562", "0.4712"])
+    loss.press("End")
+    expect(values).to_have_text(["20", "\N{EN DASH}", "0.4712"])
+
+    page.get_by_label("Smoothing").fill("0.5")
+    over = loss.locator(".u-over")
+    box = over.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 0.125 * box["width"], box["y"] + 50)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.325 * box["width"], box["y"] + 60, steps=3)
+    page.mouse.up()
+    expect(page.locator("#zoom-range")).to_contain_text("steps ")
+    page.get_by_label("Menu of Loss").click()
+    with page.expect_download() as download:
+        page.locator("#loss").get_by_role("button", name="Save as CSV").click()
+    assert download.value.suggested_filename == "comparison-loss-steps-3-6.csv"
+    head, *rows = csv.reader(Path(download.value.path()).read_text().splitlines())
+    own = [f"Loss: {name}{kind}" for name in ("A size-64", "B size-128") for kind in ("", ", smoothed")]
+    assert head == ["step", *own]
+    assert [row[1] for row in rows] == ["0.4542", "0.4552", "0.4562", ""]
+    # The mean of 0.4522, 0.4532 and 0.4542, weighted by 1/4, 1/2 and 1.
+    assert float(rows[0][2]) == pytest.approx((0.4522 / 4 + 0.4532 / 2 + 0.4542) / 1.75)
+    page.get_by_role("button", name="Reset zoom").click()
+    expect(page.locator("#zoom")).to_be_hidden()
+    loss.press("Home")
+    loss.press("+")
+    expect(page.locator("#zoom-range")).to_have_text("steps 1 to 11")
+
+    page.set_viewport_size({"width": 390, "height": 844})
+    auc = page.locator("#figures tbody tr", has_text="AUC").first
+    for cell in auc.locator("td").all():
+        place = cell.bounding_box()
+        assert place is not None
+        assert place["x"] + place["width"] <= 390
+    tops = [page.locator(part).bounding_box() for part in ("#figures", "#compared", "#curves")]
+    assert sorted(place["y"] for place in tops if place) == [place["y"] for place in tops if place]
+    page.wait_for_function("document.documentElement.scrollWidth <= 390")
+
+
+@pytest.mark.slow
 def test_a_running_job_is_followed_until_it_can_be_judged(page: Page, site: Site, sweep: list[str]) -> None:
     page.add_init_script("const repeat = setInterval; window.setInterval = (work, pause) => repeat(work, pause / 20);")
     job = submit(site, "follow", "succeed_when_told", precision="bf16")
@@ -140,7 +204,7 @@ def test_jobs_of_a_sweep_are_points_from_which_some_are_chosen(page: Page, site:
     expect(page.locator("#scatter .title").first).to_have_text("batch.global_size (logarithmic)")
     first = page.locator("#scatter .point").first
     first.focus()
-    expect(page.locator("#looked")).to_have_text("size-64, AUC 0.7000, batch.global_size 64")
+    expect(page.locator("#looked")).to_have_text("size-64, AUC 0.7000, batch.global_size 64, run.seed 1")
     page.keyboard.press("Space")
     page.keyboard.press("ArrowRight")
     expect(page.locator("#looked")).to_contain_text("AUC 0.7100")
@@ -166,10 +230,33 @@ def test_the_best_jobs_of_a_figure_are_those_that_the_service_calls_better(
     page.goto(f"{site.url}/compare?label=sweep:rates&y=calibration")
     expect(page.locator("#best-title")).to_have_text("Nearest to 1: Calibration")
     expect(page.locator("#best strong")).to_have_text(["0.9800", "1.1000", "1.3000", "0.6000"])
+    expect(page.locator("#best small").first).to_have_text("global_size 64 · seed 2")
     page.select_option("#y", "auc")
     expect(page.locator("#best-title")).to_have_text("Highest AUC")
     page.select_option("#y", "seconds")
     expect(page.locator("#best-title")).to_have_text("Lowest Duration")
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["max_restarts", "run.seed", "batch.global_size"], "batch.global_size"),
+        (["data.num_readers", "dense_optimizer.learning_rate", "model.embedding_dim"], "dense_optimizer.learning_rate"),
+        (["max_restarts", "model.embedding_dim"], "model.embedding_dim"),
+    ],
+)
+def test_the_horizontal_axis_begins_with_a_setting_that_can_change_results(
+    page: Page, site: Site, names: list[str], expected: str
+) -> None:
+    page.goto(f"{site.url}/signin")
+    settings = [
+        {"kind": "setting", "name": name, "values": [1, 2, 2 + len(names) - place]} for place, name in enumerate(names)
+    ]
+    script = f"""async (columns) => {{
+      const module = await import("{STATIC_PATH}/compare/values.js");
+      return module.chooseX(module.describeColumns(columns), null).name;
+    }}"""
+    assert page.evaluate(script, settings) == expected
 
 
 def test_an_answer_about_an_earlier_label_does_not_replace_the_present_one(
@@ -183,7 +270,7 @@ def test_an_answer_about_an_earlier_label_does_not_replace_the_present_one(
     page.route("**/v1/results?label=sweep*", hold)
     with page.expect_request("**/v1/results?label=sweep*"):
         page.goto(f"{site.url}/compare?label=sweep:rates")
-    page.fill("#label", "note:none")
+    page.fill("#label", "note=none")
     page.get_by_role("button", name="Show").click()
     expect(page.locator("#none")).to_be_visible()
     with page.expect_response(held[0].request.url):
@@ -191,3 +278,18 @@ def test_an_answer_about_an_earlier_label_does_not_replace_the_present_one(
     page.evaluate("() => new Promise((done) => setTimeout(done, 100))")
     expect(page.locator("#none")).to_be_visible()
     expect(page.locator("#results")).to_be_hidden()
+    assert page.url.startswith(f"{site.url}/compare?label=note:none")
+
+
+@pytest.mark.slow
+def test_a_label_that_cannot_be_read_leaves_no_chart_below_its_error(
+    signed_in: BrowserContext, site: Site, sweep: list[str]
+) -> None:
+    page = signed_in.new_page()
+    page.goto(f"{site.url}/compare?label=sweep:rates")
+    expect(page.locator("#results")).to_be_visible()
+    page.fill("#label", "note")
+    page.get_by_role("button", name="Show").click()
+    expect(page.locator("#trouble")).to_contain_text("has no value")
+    expect(page.locator("#results")).to_be_hidden()
+    page.close()

@@ -1,6 +1,7 @@
 """The tabs of a job's curves and of its gradients: what is drawn, chosen, saved, and read by keys."""
 
 import csv
+import math
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
@@ -10,6 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from playwright.sync_api import Page, expect
+from sqlalchemy import text
 
 from service.client import JobDetails
 from service.dashboard.static_files import STATIC_PATH
@@ -130,8 +132,8 @@ def test_a_long_curve_is_zoomed_finer_smoothed_saved_and_moved_by_keys(page: Pag
     expect(loss).to_have_attribute("data-points", str(len(finer.value.json()["training"]["steps"])))
 
     page.get_by_label("Smoothing").fill("0.5")
-    table = save_loss(page, tmp_path / "loss.csv")
-    assert table[0] == ["step", "Loss", "Loss: smoothed", "Loss: largest loss", "Loss: smallest loss"]
+    table = save_loss(page, tmp_path / "loss.csv", f"{math.ceil(start)}-{math.floor(end)}")
+    assert table[0] == ["step", "Loss", "Loss: smoothed"]
     steps = [int(row[0]) for row in table[1:]]
     assert (steps[0] - start, end - steps[-1]) == pytest.approx((0.5, 0.5), abs=0.5)
     assert steps == list(range(steps[0], steps[-1] + 1))
@@ -154,14 +156,33 @@ def test_a_long_curve_is_zoomed_finer_smoothed_saved_and_moved_by_keys(page: Pag
     assert get_query(page) == {"smoothing": ["0.5"]}
 
 
-def save_loss(page: Page, path: Path) -> list[list[str]]:
-    """Save the chart of the loss as a picture and as CSV; return the rows of the latter."""
+@pytest.mark.slow
+def test_the_legend_at_rest_names_the_step_of_the_last_finite_loss(page: Page, site: Site) -> None:
+    job = open_tab(page, site, "curves", "bad_input", "failed")
+    database = Database(f"sqlite:///{find_database(job)}")
+    with database.write() as session:
+        add_steps(session, job.id, 5)
+        session.execute(text("UPDATE steps SET loss = NULL WHERE job_id = :id AND step > 2"), {"id": job.id})
+    database.close()
+    page.reload()
+    loss = page.locator("#loss-chart")
+    expect(loss).to_have_attribute("data-points", "5")
+    values = loss.locator(".u-series:not(.unlisted) .u-value")
+    expect(values.nth(0)).to_have_text("2")
+    expect(values.nth(1)).to_have_text("0.4532")
+    loss.press("End")
+    expect(values.nth(0)).to_have_text("5")
+    expect(values.nth(1)).to_have_text(UNKNOWN)
+
+
+def save_loss(page: Page, path: Path, steps: str) -> list[list[str]]:
+    """Save the chart of the loss as a picture and as CSV, named by its `steps`; return the rows of the latter."""
     for choice in ("Save as PNG", "Save as CSV"):
         page.get_by_label("Menu of Loss").click()
         with page.expect_download() as download:
             page.locator("#loss").get_by_role("button", name=choice).click()
         download.value.save_as(path)
-        assert download.value.suggested_filename.endswith("-loss.png" if choice.endswith("PNG") else "-loss.csv")
+        assert download.value.suggested_filename.endswith(f"-loss-steps-{steps}.{choice[-3:].lower()}")
         if choice.endswith("PNG"):
             assert path.read_bytes().startswith(b"\x89PNG")
     with path.open(newline="") as lines:

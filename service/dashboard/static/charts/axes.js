@@ -15,11 +15,11 @@ const HOUR = 60 * MINUTE;
 const spans = [1, 2, 5, 10, 15, 30, MINUTE, 2 * MINUTE, 5 * MINUTE, 10 * MINUTE, 15 * MINUTE, 30 * MINUTE];
 const hours = [1, 2, 3, 6, 12, 24, 48, 96, 192, 384, 768].map((number) => number * HOUR);
 
-/** What the values along a chart may be: name, name with unit, increments of ticks, and how values are written. */
+/** What the values along a chart may be: name, name of several, name with unit, increments of ticks, and how values are written. */
 export const X = {
-  step: { name: "step", title: "step", increments: decades, format: integer },
-  samples: { name: "samples", title: "samples", increments: decades, format: integer },
-  time: { name: "time", title: "time since start (s)", increments: [...spans, ...hours], format: duration },
+  step: { name: "step", plural: "steps", title: "step", increments: decades, format: integer },
+  samples: { name: "samples", plural: "samples", title: "samples", increments: decades, format: integer },
+  time: { name: "time", plural: "seconds", title: "time since start (s)", increments: [...spans, ...hours], format: duration },
 };
 
 /** Format the ticks of an axis along the chart; they are far apart if they are large. */

@@ -12,6 +12,8 @@ const MIN_ZOOM_PIXELS = 4;
 const ZOOM_FACTOR = 2;
 const FAR = 10;
 const TICK_PIXELS = 72;
+/** Position in the legend of values that are of several positions. */
+const LAST_OF_EACH = "last of each";
 
 export const getColour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const mix = (colour, percent) => `color-mix(in srgb, ${getColour(colour)} ${percent}%, transparent)`;
@@ -92,7 +94,7 @@ export class Chart {
       },
       axes: this.#makeAxes(),
       series: [
-        { label: this.x.name, value: (plot, value) => this.x.format(value) },
+        { label: this.x.name, value: (plot, value) => (isKnown(value) ? this.x.format(value) : LAST_OF_EACH) },
         ...this.lines.map((line) => this.#makeSeries(line)),
         ...banded.flatMap((line) => this.#makeEdges(line)),
       ],
@@ -177,12 +179,16 @@ export class Chart {
     this.onZoom(left <= all[0] && right >= all[1] ? null : zoomable([left, right]));
   }
 
-  /** Fill the legend with the last values that are seen, where no cursor chooses others. */
+  /** Fill the legend with the last values that are seen, where no cursor chooses others; they may lie before the end. */
   #showLast() {
     const end = this.shownRange[1];
     const last = this.plot.data[0].findLastIndex((x) => x <= end);
     if (last < 0) return;
-    this.plot.setLegend({ idxs: this.plot.data.map((values) => values.findLastIndex((value, index) => index <= last && isKnown(value))) });
+    const idxs = this.plot.data.map((values) => values.findLastIndex((value, index) => index <= last && isKnown(value)));
+    // A line of one value has no last point.
+    const ends = new Set(this.lines.flatMap(({ value }, index) => (isKnown(value) || idxs[1 + index] < 0 ? [] : idxs[1 + index])));
+    if (ends.size) idxs[0] = ends.size === 1 ? [...ends][0] : null;
+    this.plot.setLegend({ idxs });
   }
 
   #drawMarks(plot) {
@@ -242,11 +248,12 @@ const keepPositive = (value) => (value > 0 ? value : null);
 /** A range that has a width. */
 const zoomable = ([start, end]) => [start, Math.max(end, start + 1)];
 
-/** Find the nearest index at which a curve has a point, known or not; joined curves have gaps where others have points. */
+/** Find the nearest index at which a curve has a point, known or not, null past its last one; joined curves have gaps
+ * where others have points. */
 function findNearest(values, index) {
   if (!values || !Number.isInteger(index)) return index;
-  for (let distance = 0; distance < values.length; distance += 1) {
-    for (const near of [index - distance, index + distance]) if (values[near] !== undefined) return near;
-  }
-  return index;
+  const after = values.findIndex((value, place) => place >= index && value !== undefined);
+  if (after < 0) return null;
+  const before = values.findLastIndex((value, place) => place <= index && value !== undefined);
+  return before < 0 || after - index < index - before ? after : before;
 }

@@ -1,7 +1,7 @@
 // A chart in its figure: a title, a menu that saves or enlarges it, and a sentence for those who do not see it.
 import { element } from "../common/elements.js";
 import { Chart, getColour } from "./chart.js";
-import { drawPicture, saveChart, savePicture } from "./download.js";
+import { drawPicture, nameFile, saveChart, savePicture } from "./download.js";
 
 /** Make a menu of buttons: [[name, what it does], …]. It closes after a choice, by Escape, and where the focus leaves it. */
 export function makeMenu(name, choices) {
@@ -41,7 +41,7 @@ export const getPageColours = () => ({
 
 export class ChartPanel {
   /** definition: of `CHARTS`, or {name, title, note, unit, format}. options: of the `Chart`. fileName: of what is saved,
-   * without its ending. The figure stays hidden until the first `show`. */
+   * without its ending and the part that is seen. The figure stays hidden until the first `show`. */
   constructor(definition, options, fileName) {
     const { name, title, note } = definition;
     this.definition = definition;
@@ -50,8 +50,8 @@ export class ChartPanel {
     this.target = element("div", { class: "chart", id: `${name}-chart`, ...words });
     this.summary = element("p", { class: "unseen", id: `${name}-summary` });
     const menu = makeMenu(title, [
-      ["Save as CSV", () => saveChart(`${fileName}.csv`, this.chart, definition)],
-      ["Save as PNG", () => savePicture(`${fileName}.png`, this.#draw())],
+      ["Save as CSV", () => saveChart(`${nameFile(fileName, this.chart)}.csv`, this.chart, definition)],
+      ["Save as PNG", () => savePicture(`${nameFile(fileName, this.chart)}.png`, this.#draw())],
       ["Enlarge", (button) => this.#enlarge(button)],
     ]);
     const caption = element("figcaption", {}, element("span", {}, `${title} `, element("small", {}, note)), menu);

@@ -12,6 +12,9 @@ export function element(tag, attributes = {}, ...children) {
   return node;
 }
 
+/** Let the name of a field break after its dots and underscores. */
+export const breakName = (name) => name.split(/(?<=[._])/).flatMap((part, index) => (index ? [element("wbr"), part] : [part]));
+
 /** Fill a <dl> with tiles, each a name, a value and a note on it; those whose number stays are refilled in place. */
 export function showTiles(list, tiles) {
   if (list.children.length !== tiles.length) {

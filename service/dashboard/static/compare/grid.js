@@ -1,5 +1,5 @@
 // Tables that are refilled: rows and cells stay where they are, and change only if their text does.
-import { element } from "../common/elements.js";
+import { breakName, element } from "../common/elements.js";
 import { KeyedRows } from "../common/keyed_rows.js";
 
 /** Rows of a table body. */
@@ -7,7 +7,7 @@ const grids = new WeakMap();
 /** What each cell shows, as text. */
 const shown = new WeakMap();
 
-/** Fill a cell from {text, notes, className, title}; parts that are absent are empty. */
+/** Fill a cell from {text, notes, className, title, letter}; parts that are absent are empty. letter: of its column. */
 function fillCell(cell, content) {
   const key = JSON.stringify(content);
   if (shown.get(cell) === key) return;
@@ -15,7 +15,9 @@ function fillCell(cell, content) {
   cell.className = content.className ?? "";
   cell.title = content.title ?? "";
   const notes = (content.notes ?? []).map(({ text, className = "" }) => element("small", { class: className }, text));
-  cell.replaceChildren(content.text, ...notes);
+  cell.dataset.letter = content.letter ?? "";
+  const text = cell.tagName === "TH" ? breakName(content.text) : [content.text];
+  cell.replaceChildren(...text, ...notes);
 }
 
 const makeGrid = (body) => new KeyedRows(body, {

@@ -30,6 +30,8 @@ let turn = 0;
 const findColumn = (key) => columns.find((column) => column.key === key);
 const getY = () => findColumn(getParameter("y")) ?? chooseY(columns);
 const getX = () => findColumn(getParameter("x")) ?? chooseX(columns, getY());
+/** Column of the seed; undefined if it is the same in all jobs. */
+const getSeed = () => columns.find(isSeed);
 const getChosen = () => getList("chosen");
 
 /** Choose a job for the comparison, or take it back. */
@@ -84,7 +86,7 @@ function showPlot() {
   const [x, y] = [getX(), getY()];
   const colour = findColumn(getParameter("colour")) ?? null;
   const palette = makePalette(colour);
-  const shown = [...new Set([y, x, colour].filter(Boolean))];
+  const shown = [...new Set([y, x, colour, getSeed()].filter(Boolean))];
   const chosen = getChosen();
   // A mean over seeds has the colour of none.
   const means = listMeans(x, y, colour && isSeed(colour) ? () => "var(--text)" : palette.colourOf);
@@ -116,7 +118,8 @@ function showBest(x, y) {
   const [title, getBadness] = BEST[y.better] ?? BEST.higher;
   order.sort((one, other) => getBadness(y.numbers[one]) - getBadness(y.numbers[other]));
   const settings = columns.filter((column) => column.kind === "setting" && column !== x && !isSeed(column));
-  const told = [x, ...settings.sort((one, other) => other.distinct - one.distinct)].slice(0, NUM_TOLD);
+  const first = [x, ...settings.sort((one, other) => other.distinct - one.distinct)].slice(0, NUM_TOLD);
+  const told = [...new Set([...first, getSeed()].filter(Boolean))];
   byId("best-title").textContent = `${title} ${y.title}`;
   byId("best").replaceChildren(...order.slice(0, NUM_BEST).map((index) => {
     const link = element("a", { href: `/jobs/${encodeURIComponent(results.ids[index])}` }, results.names[index]);
@@ -180,6 +183,7 @@ export async function showMany() {
   } catch (error) {
     if (mine !== turn) return;
     byId("trouble").hidden = false;
+    for (const id of ["results", "none", "csv-many"]) byId(id).hidden = true;
     byId("count").textContent = "";
     byId("trouble").textContent = error.errors?.[0] ? `${error.errors[0].message}; valid: ${error.errors[0].valid}` : error.message;
     return;
@@ -212,7 +216,9 @@ export function startMany() {
   }
   byId("match").addEventListener("submit", (event) => {
     event.preventDefault();
-    setParameters({ label: byId("label").value.trim(), q: byId("q").value.trim(), view: "scatter", chosen: "" }, { isStep: true });
+    // Job documents write "name = value".
+    const label = byId("label").value.trim().replace(/^([^:=]*?)\s*=\s*/, "$1:");
+    setParameters({ label, q: byId("q").value.trim(), view: "scatter", chosen: "" }, { isStep: true });
     showMany();
   });
   byId("csv-many").addEventListener("click", saveTable);

@@ -4,13 +4,15 @@ import { byId, element } from "../common/elements.js";
 import { integer } from "../common/format.js";
 import { hasEnded } from "../common/state.js";
 import { sweepAddress, SWEEP_LABEL } from "../common/sweep_link.js";
+import { showTrouble } from "../common/trouble.js";
 import { Updates } from "../common/updates.js";
 import { X } from "../charts/axes.js";
+import { readSmoothing, SMOOTHING } from "../charts/smoothing.js";
 import { getList, getParameter, isScatter, MAX_JOBS, setParameters, sideAddress } from "./address.js";
 import { letterOf, makeCards } from "./cards.js";
 import { assignColours } from "./colours.js";
 import { saveCsv } from "../common/files.js";
-import { drawCurves, panels, readCurves } from "./overlay.js";
+import { drawCurves, makePanels, readCurves } from "./overlay.js";
 import { Picker } from "./picker.js";
 import { groupJobs, listCsvRows, showFigures, showSettings } from "./tables.js";
 import { settingText } from "./words.js";
@@ -20,17 +22,16 @@ const MAX_TOLD = 4;
 const MAX_SWEEPS = 12;
 const REFRESH_MILLISECONDS = 10_000;
 const AXES = ["step", "samples"];
-/** Weights of smoothing by its name. */
-const WEIGHTS = { none: 0, light: 0.8, strong: 0.95 };
 
 let comparison = null;
 let updates = null;
+const panels = makePanels(zoomTo);
 
 const getIds = () => getList("ids");
 
 /** Show some other jobs; the address before can be returned to. */
 function setIds(ids) {
-  setParameters({ ids }, { isStep: true });
+  setParameters({ ids, from: "", to: "" }, { isStep: true });
   showSide();
 }
 
@@ -76,17 +77,48 @@ function showVerdict() {
   }
 }
 
-function showCurves() {
-  const { jobs, settings } = comparison;
+/** Return what the address says of the curves: {x, smoothing, zoom}. */
+function getView() {
   // Steps of batches of other sizes are not of one length.
-  const areStepsEqual = settings.every(({ field }) => !field.startsWith("batch."));
-  byId("axis").value = AXES.includes(getParameter("axis")) ? getParameter("axis") : areStepsEqual ? "step" : "samples";
+  const areStepsEqual = comparison.settings.every(({ field }) => !field.startsWith("batch."));
+  const axis = AXES.includes(getParameter("axis")) ? getParameter("axis") : areStepsEqual ? "step" : "samples";
+  const [start, end] = ["from", "to"].map((name) => Number(getParameter(name)));
+  return { x: X[axis], smoothing: readSmoothing(getParameter("smoothing") || null), zoom: start >= 0 && end > start ? [start, end] : null };
+}
+
+/** See a part of all charts; null for all of it. */
+function zoomTo(zoom) {
+  const [from, to] = zoom?.map((position) => Number(position.toPrecision(9))) ?? ["", ""];
+  changeView({ from, to });
+}
+
+/** Draw at once what is there, then what a change of the address needs. */
+async function changeView(parameters) {
+  setParameters(parameters);
+  showCurves();
+  try {
+    await readCurves(comparison.jobs, getView());
+    showCurves();
+  } catch (error) {
+    showTrouble(error);
+  }
+}
+
+function showCurves() {
+  const { jobs } = comparison;
+  const view = getView();
+  const { x, smoothing, zoom } = view;
+  byId("axis").value = x.name;
+  byId("smoothing").value = smoothing;
+  byId("smoothing-value").textContent = smoothing.toFixed(2);
+  byId("zoom").hidden = zoom === null;
+  if (zoom) byId("zoom-range").textContent = `${x.plural} ${zoom.map(x.format).join(" to ")}`;
   const names = jobs.map((job) => job.name);
   const name = (job) => {
     const isShared = names.filter((other) => other === job.name).length > 1;
     return `${letterOf(job.group)} ${job.name}${isShared ? `, seed ${job.seed}` : ""}`;
   };
-  drawCurves(jobs, name, { x: X[byId("axis").value], weight: WEIGHTS[byId("smooth").value] });
+  drawCurves(panels, jobs, name, view);
   byId("curves").hidden = panels.every(({ figure }) => figure.hidden);
 }
 
@@ -137,7 +169,7 @@ async function update() {
     byId("problem").hidden = true;
     showParts(true);
     showComparison();
-    await readCurves(found.jobs);
+    await readCurves(found.jobs, getView());
     if (areOld()) return true;
     showCurves();
     return !found.jobs.every(hasEnded);
@@ -185,15 +217,9 @@ async function offerSweeps() {
 export function startSide() {
   byId("charts").append(...panels.map(({ figure }) => figure));
   updates = new Updates(update, null, REFRESH_MILLISECONDS);
-  byId("smooth").value = getParameter("smooth") in WEIGHTS ? getParameter("smooth") : "light";
-  byId("axis").addEventListener("change", ({ target }) => {
-    setParameters({ axis: target.value });
-    showCurves();
-  });
-  byId("smooth").addEventListener("change", ({ target }) => {
-    setParameters({ smooth: target.value === "light" ? "" : target.value });
-    showCurves();
-  });
+  byId("axis").addEventListener("change", ({ target }) => changeView({ axis: target.value, from: "", to: "" }));
+  byId("smoothing").addEventListener("input", ({ target }) => changeView({ smoothing: Number(target.value) === SMOOTHING ? "" : target.value }));
+  byId("reset").addEventListener("click", () => zoomTo(null));
   byId("csv").addEventListener("click", () => saveCsv("comparison.csv", listCsvRows(comparison)));
   new Picker(byId("add"), byId("found"), {
     choose: (id) => setIds([...getIds(), id]),

@@ -98,7 +98,7 @@ export function showFigures(table, { jobs, figures }) {
     return {
       key: item.name,
       head: { text: title, notes: note ? [{ text: note }] : [] },
-      cells: groups.map((own, number) => describeValue(item, number, own)),
+      cells: groups.map((own, number) => ({ ...describeValue(item, number, own), letter: letterOf(number) })),
     };
   }));
 }

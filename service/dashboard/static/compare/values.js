@@ -5,6 +5,10 @@ import { describeFigure } from "./words.js";
 /** Label with the key of a sweep's trial, another one for each job. */
 const TRIAL_LABEL = "sweep-trial";
 const SEED_NAMES = new Set(["run.seed", "seed"]);
+/** Settings that change no result. */
+const IDLE_NAMES = new Set(["max_restarts", "priority"]);
+/** Names of settings that are looked at first, most useful one first. */
+const USEFUL = [/^batch\.global_size$/, /learning_rate$/, /^(model|dense_optimizer|table_optimizer)\./];
 /** Whether a column only says which repetition a job is. */
 export const isSeed = ({ name }) => SEED_NAMES.has(name);
 /** Figures that a chart shows by default, the first one that jobs have. */
@@ -41,14 +45,20 @@ export function chooseY(columns) {
   return FIRST_FIGURES.map(byName).find(Boolean) ?? columns.find((column) => column.kind === "figure") ?? columns[0];
 }
 
-/** Choose what the horizontal axis shows: the setting with most different values, numbers before words. */
+/** Choose what the horizontal axis shows: a useful setting that differs, numbers before words, most values first. */
+function getUse({ name }) {
+  const place = USEFUL.findIndex((pattern) => pattern.test(name));
+  return place < 0 ? USEFUL.length : place;
+}
+
 export function chooseX(columns, y) {
   const rank = (column) => [
     column !== y,
-    !isSeed(column) && column.distinct > 1,
+    !isSeed(column) && !IDLE_NAMES.has(column.name) && column.distinct > 1,
     column.kind === "setting",
     column.isNumeric,
     column.kind !== "figure",
+    column.kind === "setting" ? -getUse(column) : 0,
     column.distinct,
   ];
   const isBefore = (one, other) => {

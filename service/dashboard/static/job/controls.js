@@ -1,8 +1,8 @@
 // The controls of all charts, which the address of the page keeps.
 import { byId } from "../common/elements.js";
 import { X } from "../charts/axes.js";
+import { readSmoothing, SMOOTHING } from "../charts/smoothing.js";
 
-const SMOOTHING = 0.9;
 const DECIMALS = 2;
 
 /** State of the controls: {smoothing, isLogarithmic, x, areEach, zoom}, with `zoom` as [start, end] along the charts, or
@@ -13,8 +13,7 @@ export class Controls {
     this.onChange = onChange;
     const query = new URLSearchParams(location.search);
     const zoom = ["from", "to"].map((name) => Number(query.get(name) ?? NaN));
-    const smoothing = Number(query.get("smoothing") ?? SMOOTHING);
-    this.smoothing = smoothing >= 0 && smoothing <= 0.99 ? smoothing : SMOOTHING;
+    this.smoothing = readSmoothing(query.get("smoothing"));
     this.isLogarithmic = query.has("log");
     this.x = X[query.get("x")] ?? X.step;
     this.areEach = query.has("attempts");

@@ -1,4 +1,5 @@
 // The curves of a job that its page shows: of the whole run or of each attempt, and finer ones of the part that is seen.
+import { isKnown } from "../common/format.js";
 import { Curves } from "../charts/curves.js";
 import { listNames } from "../charts/list.js";
 import { POSITION_NAMES, Positions } from "../charts/positions.js";
@@ -12,9 +13,11 @@ const NAMES = {
 const KINDS = Object.keys(NAMES);
 
 /** Curves of both kinds of one attempt, or the valid ones of all, and those of the part that is seen. */
-class Source {
-  constructor(path, attempt) {
+export class Source {
+  /** path: of the job in the API. attempt: its number, or null. names: of the curves, by kind. */
+  constructor(path, attempt, names = NAMES) {
     this.path = path;
+    this.names = names;
     this.attempt = attempt;
     this.whole = this.#make(null);
     this.part = null;
@@ -25,7 +28,7 @@ class Source {
   }
 
   #make(range) {
-    return Object.fromEntries(KINDS.map((kind) => [kind, new Curves(this.path, kind, NAMES[kind], { attempt: this.attempt, range })]));
+    return Object.fromEntries(KINDS.map((kind) => [kind, new Curves(this.path, kind, this.names[kind], { attempt: this.attempt, range })]));
   }
 
   async update() {
@@ -63,6 +66,12 @@ class Source {
   /** Positions along the chart of the points of one kind. */
   locate(kind, x, origin) {
     return new Positions(this.whole.training, x, origin).locate(this.get(kind));
+  }
+
+  /** Find the last position along the chart that is known. */
+  findEnd(x, origin) {
+    const positions = new Positions(this.whole.training, x, origin);
+    return Math.max(...KINDS.map((kind) => positions.locate(this.whole[kind]).findLast(isKnown) ?? 0));
   }
 }
 

@@ -30,12 +30,11 @@ function makePanels() {
 }
 
 /** Return where the charts end: at the end of the run, as far as it is known. */
-function findEnd(positions) {
+function findEnd(origin) {
   const { x } = controls;
-  const { training, evaluation } = data.valid.whole;
-  const last = [positions.values, positions.locate(evaluation)].map((values) => values.findLast(isKnown) ?? 0);
+  const { training } = data.valid.whole;
   const planned = { [X.step.name]: job.progress.num_steps, [X.samples.name]: training.get("num_run_samples", "last").findLast(isKnown) };
-  return Math.max(planned[x.name] ?? 0, ...last);
+  return Math.max(planned[x.name] ?? 0, data.valid.findEnd(x, origin));
 }
 
 function draw(chart, origin) {
@@ -56,7 +55,7 @@ function show() {
   const { x, isLogarithmic, zoom } = controls;
   const origin = findOrigin();
   const positions = new Positions(data.valid.whole.training, x, origin);
-  const end = findEnd(positions);
+  const end = findEnd(origin);
   const marks = data.starts.filter(({ attempt }) => attempt > 1).map(({ step }) => positions.find(step));
   const describe = (position) => (x === X.time ? x.format(position) : `${x.name} ${x.format(position)}`);
   for (const panel of panels) {
