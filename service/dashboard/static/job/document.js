@@ -1,7 +1,7 @@
 // Tab of the document of a job: how to run it again, what differs from the defaults, what was decided, and all of it.
 import { get } from "../common/api.js";
 import { makeCopyButton } from "../common/copy.js";
-import { byId, element } from "../common/elements.js";
+import { breakName, byId, element } from "../common/elements.js";
 import { integer } from "../common/format.js";
 import { showDerived } from "../plan/derived.js";
 import { makeCurl, makePython, makeSubmit } from "./document_text.js";
@@ -22,11 +22,10 @@ function showDifferences(differences) {
 }
 
 function makeRow({ field, value, default: usual, meaning }) {
-  const name = field.split(".").flatMap((part, index) => (index ? [element("wbr"), `.${part}`] : [part]));
   return element(
     "tr",
     {},
-    element("th", { scope: "row" }, ...name),
+    element("th", { scope: "row" }, ...breakName(field)),
     element("td", {}, element("code", {}, valueText(value))),
     element("td", {}, element("code", {}, valueText(usual))),
     element("td", {}, meaning),

@@ -1,10 +1,10 @@
 // What a field means: one panel, for the field that has the focus in the form or the cursor in the text.
-import { element, byId } from "../common/elements.js";
+import { breakName, byId, element } from "../common/elements.js";
 import { formatValue } from "./schema.js";
 
 /** Show the help on a node. state: its value in the text, its default, the line where it stands, and its fault. */
 export function showHelp(node, { value, preset, line, fault }) {
-  byId("help-title").replaceChildren(...breakPath(node.path.join(".")));
+  byId("help-title").replaceChildren(...breakName(node.path.join(".")));
   // What stands between backquotes is code.
   const parts = node.description.split("`").map((part, index) => (index % 2 ? element("code", {}, part) : part));
   byId("help-text").replaceChildren(...parts);
@@ -24,6 +24,3 @@ export function showHelp(node, { value, preset, line, fault }) {
   byId("help-start").hidden = true;
   byId("help-facts").hidden = false;
 }
-
-/** Make the parts of a path, which may break at its dots. */
-const breakPath = (path) => path.split(".").flatMap((part, index) => (index ? [element("wbr"), `.${part}`] : [part]));

@@ -1,5 +1,5 @@
 // The values of the fields that a document leaves open, and the numbers derived from it, each with its reason.
-import { element } from "../common/elements.js";
+import { breakName, element } from "../common/elements.js";
 
 /** Fill `table` with the decided fields, then with the derived numbers that are none of these. */
 export function showDerived(table, decisions, derived) {
@@ -23,11 +23,8 @@ export function showDerived(table, decisions, derived) {
   );
 }
 
-/** Make the parts of a name: a field as in the document, which may break at its dots, and a number in words. */
-function formatName(name) {
-  if (!name.includes(".")) return [name.replaceAll("_", " ")];
-  return name.split(".").flatMap((part, index) => (index ? [element("wbr"), `.${part}`] : [part]));
-}
+/** Make the parts of a name: a field as in the document, and a number in words. */
+const formatName = (name) => (name.includes(".") ? breakName(name) : [name.replaceAll("_", " ")]);
 
 function formatValue(value) {
   if (Array.isArray(value)) return value.join(", ");
