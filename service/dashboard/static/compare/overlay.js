@@ -4,7 +4,7 @@ import { summarise } from "../charts/drawn.js";
 import { CHARTS } from "../charts/list.js";
 import { ChartPanel } from "../charts/panel.js";
 import { smooth } from "../charts/smoothing.js";
-import { Source } from "../job/curve_data.js";
+import { Source } from "../charts/curve_data.js";
 import { getColourName } from "./colours.js";
 
 const NAMES = { training: ["loss", "num_samples"], evaluation: ["auc"] };

@@ -10,7 +10,7 @@ import { CHARTS } from "../charts/list.js";
 import { ChartPanel } from "../charts/panel.js";
 import { Positions } from "../charts/positions.js";
 import { Controls } from "./controls.js";
-import { CurveData } from "./curve_data.js";
+import { CurveData } from "../charts/curve_data.js";
 import { path, startJob } from "./frame.js";
 
 const SYNC = "curves";

@@ -1,8 +1,8 @@
 // The curves of a job that its page shows: of the whole run or of each attempt, and finer ones of the part that is seen.
 import { isKnown } from "../common/format.js";
-import { Curves } from "../charts/curves.js";
-import { listNames } from "../charts/list.js";
-import { POSITION_NAMES, Positions } from "../charts/positions.js";
+import { Curves } from "./curves.js";
+import { listNames } from "./list.js";
+import { POSITION_NAMES, Positions } from "./positions.js";
 
 /** Attempts that are drawn at most: the last ones. */
 const MAX_ATTEMPTS = 8;
