@@ -65,7 +65,7 @@ ADVICE: Mapping[Reason, str] = {
     "continues from its last checkpoint by itself.",
     Reason.BAD_INPUT: "Correct what the message names, the file and line or the field, then clone and edit the job. "
     "Another try with the same data would end in the same way.",
-    Reason.DIVERGED: "Clone and edit with lower learning rates (half, then a tenth) or a longer warm-up "
+    Reason.DIVERGED: "Clone and edit with lower learning rates, as What to change says, or a longer warm-up "
     "(dense_optimizer.schedule). The loss under Curves shows when it began.",
     Reason.OUT_OF_MEMORY: "Clone and edit with more resources.memory, or ask for less: fewer workers_per_node, a "
     "smaller model.embedding_dim, or a smaller batch.",

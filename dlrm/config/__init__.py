@@ -20,6 +20,7 @@ from dlrm.config.decide import (
     choose_batch,
     count_synthetic_train_rows,
     get_auto_dim,
+    get_min_large_steps,
     keep_decisions,
 )
 from dlrm.config.derived import (

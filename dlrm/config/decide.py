@@ -138,6 +138,15 @@ def choose_batch(num_rows: float, min_steps: int, max_batch: int) -> int:
     return size
 
 
+def get_min_large_steps(global_size: int, num_run_rows: float) -> int:
+    """Return the least steps of a run with one batch above any that is chosen without a preset.
+
+    0 for smaller batches, and if the rows cannot make so many steps.
+    """
+    least = get_min_steps("large_batch", is_growing=True)
+    return least if global_size > MAX_AUTO_BATCH and least <= num_run_rows / MIN_BATCH else 0
+
+
 def get_auto_dim(num_train_rows: int) -> int:
     """Return the embedding dimension for so many training rows."""
     return next((dim for rows, dim in DIM_BY_ROWS if num_train_rows <= rows), MAX_DIM)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from dlrm.config import (
     BATCH_FIELD,
-    MAX_AUTO_BATCH,
     MAX_BATCH,
     MIN_BATCH,
     BatchGrowth,
@@ -19,6 +18,7 @@ from dlrm.config import (
     count_validation_rows,
     format_count,
     format_epochs,
+    get_min_large_steps,
     get_min_steps,
     list_stages,
 )
@@ -118,10 +118,9 @@ def check_steps(job: JobConfig, num_rows: int, num_steps: int) -> QualityWarning
             f"at least {min_steps}: leave batch.global_size out, or set at most {fitting:,}"
         )
         return QualityWarning(name=FEW_STEPS, message=message)
-    if job.preset is None and not job.batch.is_growing and job.batch.global_size > MAX_AUTO_BATCH:
-        min_steps = get_min_steps("large_batch", is_growing=True)
-        if num_steps < min_steps <= num_run_rows / MIN_BATCH:
-            return _warn_of_large_batch(job, num_rows, num_steps, min_steps)
+    least = 0 if job.preset or job.batch.is_growing else get_min_large_steps(job.batch.global_size, num_run_rows)
+    if num_steps < least:
+        return _warn_of_large_batch(job, num_rows, num_steps, least)
     if num_steps >= MIN_STEPS_OF_RUN:
         return None
     fitting = _find_fitting_batch(job, num_rows, MIN_STEPS_OF_RUN)
@@ -140,9 +139,9 @@ def _warn_of_large_batch(job: JobConfig, num_rows: int, num_steps: int, min_step
     """
     fitting = max(_find_fitting_batch(job, num_rows, min_steps), job.resources.world_size)
     message = (
-        f"the run has only {format_count(num_steps, 'step')} of {job.batch.global_size:,} to learn in: take the preset "
-        "large_batch without a batch.global_size, which lets the batch grow and fits it to the rows, set a "
-        f"batch.global_size of up to {fitting:,}, or more run.epochs, for {num_rows:,} training rows"
+        f"the run has only {format_count(num_steps, 'step')} of {job.batch.global_size:,} to learn in. For "
+        f"{num_rows:,} training rows set a batch.global_size of up to {fitting:,}, more run.epochs, or the preset "
+        "large_batch in place of a batch.global_size"
     )
     return QualityWarning(name=FEW_STEPS, message=message)
 

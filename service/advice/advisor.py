@@ -2,14 +2,20 @@
 
 from collections.abc import Callable
 
-from dlrm.config import ConfigError
+from dlrm.config import ConfigError, format_count
 from dlrm.record import BATCH_ADVICE
 from service.advice.batch_rules import advise_larger_batch, advise_more_steps, advise_smaller_batch
 from service.advice.changes import change_document
 from service.advice.draft import Draft
 from service.advice.facts import Facts, Waiting
 from service.advice.measurement_rules import advise_more_evaluation_rows, advise_variance_reduction
-from service.advice.quality_rules import advise_blend, advise_fewer_epochs, advise_lower_rates, advise_more_epochs
+from service.advice.quality_rules import (
+    advise_blend,
+    advise_crosses,
+    advise_fewer_epochs,
+    advise_lower_rates,
+    advise_more_epochs,
+)
 from service.advice.room_rules import (
     advise_later_deadline,
     advise_less_memory,
@@ -31,9 +37,11 @@ RULES: tuple[Rule, ...] = (
     advise_start_now,
     advise_more_memory,
     advise_later_deadline,
-    advise_lower_rates,
+    # Of few steps no other fault of a model can be told.
     advise_more_steps,
+    advise_lower_rates,
     advise_blend,
+    advise_crosses,
     advise_fewer_epochs,
     advise_more_epochs,
     advise_smaller_batch,
@@ -108,4 +116,24 @@ def _explain_wait(waiting: Waiting | None) -> str:
         return "The job is about to start, is held, or waits for a restart: a smaller one would not start before it."
     if waiting.option is not None:
         return f"It waits: {waiting.lack}. With less it would start now, but hardly end earlier."
-    return f"It waits: {waiting.lack}. With fewer workers, threads or machines it would not start now either."
+    return (
+        f"It waits: {waiting.lack}. With fewer workers, threads or machines it would not start now either."
+        f"{_explain_room(waiting)}"
+    )
+
+
+def _explain_room(waiting: Waiting) -> str:
+    """Say in sentences who holds the room, and whether a higher priority would help."""
+    num_ahead = waiting.num_ahead
+    if num_ahead:
+        before = format_count(num_ahead, "job")
+        return f" {before} stand{'s' if num_ahead == 1 else ''} before it in the queue: a higher priority passes them."
+    num_holding = sum(holder.num_jobs for holder in waiting.holders)
+    if not num_holding:
+        return ""
+    words = " It is first in the queue, so that a higher priority would not help."
+    if num_holding > 1:
+        return f"{words} {num_holding:,} jobs hold the room: it starts once enough of them end, pause or are cancelled."
+    [holder] = waiting.holders
+    name = "one job of another owner" if holder.id is None else f"the job {holder.name} ({holder.id})"
+    return f"{words} All the room is held by {name}: if that one ends, pauses or is cancelled, this one starts."

@@ -8,11 +8,10 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from dlrm.record import MIN_STEPS_OF_RUN
 from service.advice.draft import Draft, Rank
 from service.advice.epochs import MORE_PASSES, change_epochs, lengthen
 from service.advice.facts import Facts, get_field
-from service.advice.wording import format_samples, format_times
+from service.advice.wording import format_number, format_samples, format_times
 from service.schemas import AdvisedGain
 
 MAX_SAMPLES = 0.5
@@ -118,19 +117,22 @@ def advise_more_steps(facts: Facts) -> Draft | None:
     """Advise a smaller batch, or more epochs, where a run has too few steps to learn in."""
     num_steps, samples = facts.progress.get("num_steps"), facts.num_run_samples
     batch = facts.get("batch.global_size")
-    if not num_steps or not samples or num_steps >= MIN_STEPS_OF_RUN or not isinstance(batch, int):
+    if not num_steps or not samples or not isinstance(batch, int):
         return None
-    smaller = _fit(2 ** int(math.log2(max(1, samples // MIN_STEPS_OF_RUN))), facts.world_size)
-    if smaller * MIN_STEPS_OF_RUN <= samples and smaller < batch:
+    least = facts.min_steps
+    if num_steps >= least:
+        return None
+    smaller = _fit(2 ** int(math.log2(max(1, samples // least))), facts.world_size)
+    if smaller * least <= samples and smaller < batch:
         changes, remedy = _change_batch(facts, smaller), f"a batch of {smaller:,} makes {samples // smaller:,}"
     else:
-        epochs = facts.get("run.epochs") * math.ceil(100 * MIN_STEPS_OF_RUN / num_steps) / 100
-        changes, remedy = change_epochs(facts, epochs), f"{epochs:g} epochs make {MIN_STEPS_OF_RUN}"
+        epochs = facts.get("run.epochs") * math.ceil(100 * least / num_steps) / 100
+        changes, remedy = change_epochs(facts, epochs), f"{format_number(epochs)} epochs make {least}"
     return Draft(
         "few_steps",
         Rank.QUALITY,
-        1 - num_steps / MIN_STEPS_OF_RUN,
-        f"The run has only {num_steps} steps, and below {MIN_STEPS_OF_RUN} it hardly leaves its warm-up: {remedy}.",
+        1.0,
+        f"The run has only {num_steps} steps of {batch:,}, and below {least} it hardly learns: {remedy}.",
         "high",
         "The steps are counted.",
         changes,
@@ -183,7 +185,7 @@ def _rescale_epochs(facts: Facts, noise: _Noise, samples: float) -> tuple[float,
     # A run that has ended early has the samples of fewer epochs.
     share = noise.num_samples / facts.num_run_samples if facts.num_run_samples else 1.0
     epochs = float(f"{own * share * samples:.3g}")
-    return epochs, f"{epochs:g} instead of {own * share:.3g} epochs"
+    return epochs, f"{format_number(epochs)} instead of {format_samples(own * share)} epochs"
 
 
 def _change_batch(facts: Facts, batch: int) -> dict[str, Any]:

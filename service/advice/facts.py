@@ -7,9 +7,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from dlrm.config import Decision
-from dlrm.record import BatchAdvice, Course, EvaluationSource, QualityWarning, YardstickResult
+from dlrm.config import Decision, get_min_large_steps
+from dlrm.record import MIN_STEPS_OF_RUN, BatchAdvice, Course, EvaluationSource, QualityWarning, YardstickResult
 from service.launchers.protocol import Capacity, Demand
+from service.schemas import QueueHolder
 
 
 class Details(BaseModel, frozen=True):
@@ -135,6 +136,10 @@ class Waiting:
     """Median length of earlier runs of the same name; None without any."""
     option: StartOption | None
     """Change with which it would start now; None if there is none."""
+    num_ahead: int = 0
+    """Number of waiting jobs before it in the queue."""
+    holders: Sequence[QueueHolder] = ()
+    """Jobs that hold what it waits for, as its owner may know of them."""
 
 
 @dataclass(frozen=True)
@@ -228,6 +233,13 @@ class Facts:
     def num_run_samples(self) -> int:
         """Samples of the whole run; 0 if they are not known."""
         return int(self.progress.get("num_run_samples") or self.metrics.get("num_samples") or 0)
+
+    @property
+    def min_steps(self) -> int:
+        """Number of steps below which the run hardly learns, as the warning `few_steps` counts them."""
+        if self.spec["preset"] or self.get("batch.schedule") or self.get("batch.growth"):
+            return MIN_STEPS_OF_RUN
+        return max(MIN_STEPS_OF_RUN, get_min_large_steps(self.get("batch.global_size"), self.num_run_samples))
 
     @property
     def training_seconds(self) -> float | None:

@@ -3,24 +3,29 @@
 from collections.abc import Sequence
 from typing import Any
 
+from dlrm.config import resolve
 from dlrm.record import (
     LEARNS_NOTHING,
     LOGISTIC_REGRESSION,
     WORSE_THAN_CONSTANT,
     WORSE_THAN_LOGISTIC_REGRESSION,
+    YARDSTICKS,
     Course,
     QualityWarning,
     Remedy,
     format_auc,
 )
+from service.advice.changes import change_document
 from service.advice.draft import Draft, Rank
 from service.advice.epochs import MORE_PASSES, change_epochs, lengthen
-from service.advice.facts import Facts
-from service.advice.wording import format_seconds, round_rate
+from service.advice.facts import Facts, get_field
+from service.advice.wording import format_number, format_seconds, round_rate
 from service.schemas import AdvisedGain
 
 LOWER_RATE = 1 / 3
 """Factor of a lower learning rate: half a power of ten, the usual distance of rates that are tried one by one."""
+UNUSUAL_RATE = 10.0
+"""Multiple of the automatic rate above which a rate is no near miss: a third of it would be as bad."""
 LONGER = 2.0
 """Factor of a longer run: log-loss falls with the logarithm of the steps at best, so that less shows nothing."""
 DEFAULT_VALIDATION = 0.1
@@ -50,11 +55,29 @@ def _lower_rates(facts: Facts, name: str, rank: Rank, finding: str, fields: Sequ
     rates = {field: rate for field in fields if isinstance(rate := facts.get(field), float | int)}
     if not rates:
         return None
-    changes = {field: round_rate(LOWER_RATE * rate) for field, rate in rates.items()}
-    steps = " and ".join(f"{field} {rate:g} to {changes[field]:g}" for field, rate in rates.items())
     reason = "Rates that are too high are the usual cause; how much lower they have to be, only a run can tell."
+    automatic = {field: _find_automatic_rate(facts, field) for field in rates}
+    unusual = [field for field, rate in rates.items() if rate > UNUSUAL_RATE * automatic[field]]
+    if unusual:
+        steps = " and ".join(
+            f'{field} {format_number(rates[field])} to "auto", which would be {format_number(automatic[field])} here'
+            for field in unusual
+        )
+        message = f"{finding}: lower what is far above the usual rates, {steps}."
+        return Draft(name, rank, 1.0, message, "medium", reason, dict.fromkeys(unusual, "auto"))
+    changes = {field: round_rate(LOWER_RATE * rate) for field, rate in rates.items()}
+    steps = " and ".join(
+        f"{field} {format_number(rate)} to {format_number(changes[field])}" for field, rate in rates.items()
+    )
     message = f"{finding}: lower the rates to a third, {steps}."
     return Draft(name, rank, 1.0, message, "medium", reason, changes)
+
+
+def _find_automatic_rate(facts: Facts, field: str) -> float:
+    """Find the value that "auto" gives a learning rate, at the batch of the run."""
+    own_batch = {"batch.global_size": facts.get("batch.global_size")}
+    job = resolve(change_document(facts.spec, own_batch | {field: "auto"})).job
+    return get_field(job.model_dump(mode="json"), field)
 
 
 def advise_blend(facts: Facts) -> Draft | None:
@@ -84,6 +107,28 @@ def advise_blend(facts: Facts) -> Draft | None:
     )
 
 
+def advise_crosses(facts: Facts) -> Draft | None:
+    """Advise cross layers for a model that a simple one beats, if a blend with logistic regression does not help."""
+    auc = facts.metrics.get("auc")
+    rated = [(simple.auc, simple) for simple in facts.yardsticks if simple.auc is not None]
+    if auc is None or not rated or any(warning.name in _USELESS for warning in facts.warnings):
+        return None
+    best, simple = max(rated, key=lambda pair: pair[0])
+    if auc >= best - (simple.auc_standard_error or 0.0) or advise_blend(facts) is not None:
+        return None
+    remedy, changes = "try a longer run, other learning rates (`dlrm tune`) or more training rows", dict[str, Any]()
+    if facts.course is not None and facts.course.has_overfitted:
+        remedy = "try a shorter run or a smaller model"
+    elif facts.get("model.architecture") != "dcn_v2":
+        remedy, changes = "try cross layers, which combine columns as trees do", {"model.architecture": "dcn_v2"}
+    message = (
+        f"The model's AUC of {format_auc(auc, facts.metrics.get('auc_standard_error'))} is below that of "
+        f"{YARDSTICKS[simple.name]}, {format_auc(best, simple.auc_standard_error)}, on the same rows: {remedy}."
+    )
+    reason = "The difference is measured; which remedy closes it, only a run can tell."
+    return Draft("worse_than_simple_model", Rank.QUALITY, 0.6, message, "low", reason, changes)
+
+
 def advise_fewer_epochs(facts: Facts) -> Draft | None:
     """Advise a shorter run where the model got worse on rows that it was not trained on."""
     course = facts.course
@@ -91,6 +136,9 @@ def advise_fewer_epochs(facts: Facts) -> Draft | None:
         return None
     if course.is_short:
         return _advise_less_capacity(facts, course)
+    if course.num_planned_steps < facts.min_steps:
+        # It needs more steps.
+        return None
     epochs = facts.get("run.epochs")
     fewer = float(f"{epochs * course.best_step / max(course.num_planned_steps, 1):.2g}")
     num_worse = course.last_step - course.best_step
@@ -100,10 +148,13 @@ def advise_fewer_epochs(facts: Facts) -> Draft | None:
     seconds = facts.progress.get("eta_seconds")
     if facts.has_ended:
         seconds = facts.training_seconds and facts.training_seconds * num_worse / max(course.last_step, 1)
+    remedy = f"train for {format_number(fewer)} instead of {format_number(epochs)} epochs"
+    if not facts.has_ended:
+        remedy = f"cancel it and {remedy}, or set run.patience, which ends such a run"
     message = (
         f"The model was best after step {course.best_step:,} and got worse in the {num_worse:,} steps since, from a "
-        f"log-loss of {course.best_log_loss:.4f} to {course.last_log_loss:.4f} on the {course.rows} rows: train for "
-        f"{fewer:g} instead of {epochs:g} epochs."
+        f"log-loss of {course.best_log_loss:.4f} to {course.last_log_loss:.4f} on the {course.rows} rows: "
+        f"{remedy}."
     )
     return Draft(
         "got_worse",
@@ -150,7 +201,8 @@ def advise_more_epochs(facts: Facts) -> Draft | None:
         return None
     more = LONGER * epochs
     gain = None if rise is None else AdvisedGain(value=rise, unit="AUC", words=f"about {rise:.4f} of AUC if it goes on")
-    message = f"{_describe_end(facts, course, rise)}: train for {more:g} instead of {epochs:g} epochs."
+    length = f"{format_number(more)} instead of {format_number(epochs)} epochs"
+    message = f"{_describe_end(facts, course, rise)}: train for {length}."
     reason = MORE_PASSES if more > 1 else "A longer run sees rows that this one has not seen."
     return Draft("still_improving", Rank.QUALITY, 0.4, message, "medium", reason, lengthen(facts, more), gain)
 

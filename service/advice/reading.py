@@ -189,6 +189,8 @@ def _read_wait(
         wait_seconds=_count_minutes(place.expected_start_at, time),
         run_seconds=estimate_run_seconds(QueueRepository(session, job.launcher), job.owner, job.name),
         option=find_start_option(waiter, state),
+        num_ahead=place.position - 1,
+        holders=place.holders,
     )
 
 

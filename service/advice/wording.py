@@ -13,6 +13,11 @@ def format_samples(value: float) -> str:
     return f"{value:.3g}" if value < 100 else f"{float(f'{value:.3g}'):,.0f}"
 
 
+def format_number(value: float) -> str:
+    """Format a number as people write it: 0.0067, 2.5 or 1,000,000; with an exponent above a million."""
+    return f"{value:,.10g}" if abs(value) <= 1_000_000 else f"{value:.3g}"
+
+
 def format_times(value: float) -> str:
     """Format a factor: 14, 3.1 or 0.25."""
     return f"{value:.0f}" if value >= 10 else f"{value:.2g}"

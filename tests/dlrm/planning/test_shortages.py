@@ -48,7 +48,7 @@ def test_a_run_one_step_short_is_said_to_have_few(epochs: float) -> None:
 )
 def test_the_batch_that_a_short_run_is_told_to_have_makes_it_long_enough(num_rows: int, global_size: int) -> None:
     [warning] = list_shortages(make_job(global_size), RowCounts(num_rows))
-    found = re.search(r"set a batch.global_size of up to ([\d,]+), or more run.epochs", warning.message)
+    found = re.search(r"set a batch.global_size of up to ([\d,]+),( or)? more run.epochs", warning.message)
     assert found is not None
     fitting = int(found[1].replace(",", ""))
     assert list_names(make_job(fitting), RowCounts(num_rows)) == []
@@ -58,7 +58,8 @@ def test_a_large_batch_of_one_size_needs_more_steps_and_is_told_the_preset() -> 
     rows = RowCounts(65_536 * 239)
     [warning] = list_shortages(make_job(65_536), rows)
     assert warning.name == "few_steps"
-    assert "only 239 steps of 65,536 to learn in: take the preset large_batch" in warning.message
+    assert "only 239 steps of 65,536 to learn in. For 15,663,104 training rows set a batch" in warning.message
+    assert "the preset large_batch" in warning.message
     assert list_shortages(make_job(65_536), RowCounts(65_536 * 240)) == []
     # The preset can make as many of some rows alone.
     [few] = [warning for warning in list_shortages(make_job(65_536), RowCounts(1000)) if warning.name == "few_steps"]

@@ -14,11 +14,13 @@ from service.access.principal import Role
 from service.client import Client
 from service.store.events import add_event
 from service.store.models import Event, Job, JobDocument
+from tests.made_reports import make_evaluation
 from tests.patience import wait_until
 from tests.service.api import Api
 from tests.service.databases import on_both_databases
 from tests.service.jobs.keys import make_key
 from tests.service.jobs.test_jobs_api import check_problem
+from tests.service.reports.attempts import begin_next_attempt, push_reports
 
 
 def ask(api: Api, job_id: str) -> dict[str, Any]:
@@ -96,9 +98,29 @@ def test_a_job_that_no_smaller_number_would_start_is_told_why_there_is_no_advice
     answer = ask(api, waiting)
     assert answer["items"] == []
     assert answer["note"] == (
-        "It waits: needs 4 cores, 0 free. With fewer workers, threads or machines it would not start now either."
+        "It waits: needs 4 cores, 0 free. With fewer workers, threads or machines it would not start now either. "
+        "It is first in the queue, so that a higher priority would not help. All the room is held by the job "
+        f"{api.viewer.get(f'/v1/jobs/{running}').json()['name']} ({running}): if that one ends, pauses or is "
+        "cancelled, this one starts."
     )
+    behind = api.submit(resources=whole)["id"]
+    assert ask(api, behind)["note"].endswith("1 job stands before it in the queue: a higher priority passes them.")
     assert ask(api, running)["note"] == "Too few steps are measured yet: 0 of 10."
+
+
+@on_both_databases
+def test_a_running_job_whose_evaluations_get_worse_is_advised_to_end(api: Api) -> None:
+    job_id = api.submit(run={"epochs": 2.0, "patience": False})["id"]
+    losses = {100: 0.5, 200: 0.48, 300: 0.49, 400: 0.5}
+    evaluations = [make_evaluation(step, log_loss=log_loss) for step, log_loss in losses.items()]
+    assert push_reports(api, begin_next_attempt(api, job_id), *evaluations).status_code == 200
+    set_job(api, job_id, state="RUNNING", progress={"step": 400, "num_steps": 500, "num_run_samples": 10_000})
+    [item] = ask(api, job_id)["items"]
+    assert item["name"] == "got_worse"
+    assert "best after step 200" in item["message"]
+    assert item["message"].endswith(
+        "cancel it and train for 0.8 instead of 2 epochs, or set run.patience, which ends such a run."
+    )
 
 
 def test_a_job_beyond_its_owners_quota_is_told_what_fits_it(api: Api) -> None:

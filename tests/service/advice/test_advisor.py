@@ -24,7 +24,7 @@ def test_the_most_important_piece_comes_first_and_no_other_changes_the_same_fiel
     answer = advise(facts)
     assert [item.name for item in answer.items] == ["few_steps", "slow_precision"]
     assert answer.items[0].changes == [
-        AdvisedChange(field="batch.global_size", value=16_384, toml="batch.global_size = 16384")
+        AdvisedChange(field="batch.global_size", value=2048, toml="batch.global_size = 2048")
     ]
     assert answer.note is None
 
@@ -39,10 +39,10 @@ def test_only_the_most_important_piece_sets_the_epochs() -> None:
         num_evaluations_since_best=0,
         rows="evaluation",
     )
-    noise = advise_by_noise({65_536: 6_553_600}, NoiseInterval(3000.0, 4096.0, 5000.0))
+    noise = advise_by_noise({16_384: 6_553_600}, NoiseInterval(3000.0, 4096.0, 5000.0))
     facts = make_facts(
-        {"batch": {"global_size": 65_536}, "run": {"epochs": 2.0}},
-        progress={"num_steps": 100, "num_run_samples": 6_553_600},
+        {"batch": {"global_size": 16_384}, "run": {"epochs": 2.0}},
+        progress={"num_steps": 400, "num_run_samples": 6_553_600},
         batch_advice=noise,
         course=course,
         aucs=[(0.74, 0.005), (0.76, 0.005)],

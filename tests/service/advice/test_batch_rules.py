@@ -186,4 +186,10 @@ def test_a_run_of_few_steps_gets_a_smaller_batch_or_more_epochs() -> None:
     found = advise_more_steps(make_facts({"batch": {"global_size": 2}, "run": {"epochs": 1.0}}, progress=almost))
     assert found is not None
     assert found.changes == {"run.epochs": 1.04}
+    # 3,604,480 / 240 = 15,018 samples.
+    large = {"num_steps": 55, "num_run_samples": 55 * 65_536}
+    found = advise_more_steps(make_facts({"batch": {"global_size": 65_536}, "run": {"epochs": 4.0}}, progress=large))
+    assert found is not None
+    assert found.changes == {"batch.global_size": 8192}
+    assert "only 55 steps of 65,536, and below 240 it hardly learns: a batch of 8,192 makes 440" in found.message
     assert advise_more_steps(make_facts(progress={"num_steps": 30, "num_run_samples": 122_880})) is None

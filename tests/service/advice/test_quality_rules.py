@@ -5,11 +5,18 @@ from typing import Any
 
 import pytest
 
+from dlrm.config.optimizers import get_default_rate
 from dlrm.record import Course, EvaluationSource, YardstickResult, find_yardsticks, list_quality_warnings
 from service.advice.advisor import advise
 from service.advice.facts import Facts
 from service.advice.measurement_rules import advise_more_evaluation_rows, advise_variance_reduction
-from service.advice.quality_rules import advise_blend, advise_fewer_epochs, advise_lower_rates, advise_more_epochs
+from service.advice.quality_rules import (
+    advise_blend,
+    advise_crosses,
+    advise_fewer_epochs,
+    advise_lower_rates,
+    advise_more_epochs,
+)
 from tests.service.advice.facts import make_facts
 
 SIMPLE = YardstickResult(
@@ -58,6 +65,30 @@ def test_a_model_worse_than_logistic_regression_wins_at_least_the_difference_by_
     assert advise_blend(ended({**BEHIND, "auc": 0.797, **SIMPLE.to_metrics()})) is None
 
 
+def test_a_model_below_trees_is_said_to_be_beyond_the_standard_error() -> None:
+    trees = SIMPLE.model_copy(update={"name": "hist_gradient_boosting", "auc": 0.7574, "auc_standard_error": 0.001})
+    own = {**BEHIND, "auc": 0.7516, "auc_standard_error": 0.001}
+    found = advise_crosses(ended({**own, **trees.to_metrics()}, {"model": {"architecture": "dlrm"}}))
+    assert found is not None
+    assert found.changes == {"model.architecture": "dcn_v2"}
+    assert "of 0.7516 ± 0.0010 is below that of scikit-learn's trees, 0.7574 ± 0.0010, on" in found.message
+    # The same by chance.
+    assert advise_crosses(ended({**own, "auc": 0.7567, **trees.to_metrics()})) is None
+    crossed = advise_crosses(ended({**own, **RISING, **trees.to_metrics()}, {"model": {"architecture": "dcn_v2"}}))
+    assert crossed is not None
+    assert crossed.changes == {}
+
+
+def test_a_model_with_too_few_steps_is_not_told_to_train_for_fewer_epochs() -> None:
+    course = {**FALLEN, "last_step": 55, "num_planned_steps": 55}
+    document = {"batch": {"global_size": 65_536}, "run": {"epochs": 4.0}}
+    progress = {"num_steps": 55, "num_run_samples": 55 * 65_536}
+    metrics = {**BEHIND, **course, **SIMPLE.to_metrics()}
+    items = advise(ended(metrics, document, progress=progress)).items
+    assert items[0].name == "few_steps"
+    assert "run.epochs" not in {change.field for item in items for change in item.changes}
+
+
 def test_a_model_that_still_gets_better_trains_for_longer_with_patience() -> None:
     aucs = [(0.74, 0.005), (0.76, 0.005)]
     found = advise_more_epochs(ended({**BEHIND, "auc": 0.76, **RISING}, aucs=aucs))
@@ -101,6 +132,13 @@ def test_a_model_that_learned_nothing_gets_a_third_of_its_rates() -> None:
     assert found is not None
     assert found.changes == {"dense_optimizer.learning_rate": 0.001, "table_optimizer.learning_rate": 0.0067}
     assert found.message.startswith("The model's AUC of 0.5010 ± 0.0050 is no better than a guess, 0.5: lower the ")
+    # Each alone where one is far above what "auto" would be.
+    far = {"dense_optimizer": {"name": "sgd", "learning_rate": 1e6}, "table_optimizer": {"learning_rate": 0.02}}
+    found = advise_lower_rates(make_facts(far, state="FAILED", reason="diverged"))
+    assert found is not None
+    assert found.changes == {"dense_optimizer.learning_rate": "auto"}
+    automatic = get_default_rate("sgd")
+    assert f'dense_optimizer.learning_rate 1,000,000 to "auto", which would be {automatic} here.' in found.message
     diverged = advise_lower_rates(make_facts(RATES, state="FAILED", reason="diverged", progress={"step": 7}))
     assert diverged is not None
     assert "after step 7" in diverged.message

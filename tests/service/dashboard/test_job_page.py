@@ -67,7 +67,7 @@ def test_a_model_worse_than_logistic_regression_is_no_plain_success(page: Page, 
     job = site.client.job(open_page(page, site, "fall_behind", "succeeded").id)
     [warning] = job.warnings
     assert [result.name for result in job.yardsticks] == ["logistic_regression"]
-    expect(page.locator("#warnings li")).to_have_text(warning)
+    expect(page.locator("#warnings li")).to_have_text(f"{warning[0].upper()}{warning[1:]}")
     expect(page.locator("#state[data-warned]")).to_be_visible()
     rows = page.locator("#yardsticks tbody tr")
     expect(rows).to_have_count(3)
@@ -83,7 +83,7 @@ def test_a_model_worse_than_logistic_regression_is_no_plain_success(page: Page, 
 @pytest.mark.slow
 def test_what_a_run_has_too_little_of_stands_on_its_page_while_it_runs(page: Page, site: Site) -> None:
     job = open_page(page, site, "wait_warned", "running")
-    sentences = ["the run has only 4 steps to learn in", "there are only 100 evaluation rows"]
+    sentences = ["The run has only 4 steps to learn in", "There are only 100 evaluation rows"]
     expect(page.locator("#warnings li")).to_have_text(sentences)
     site.client.cancel(job.id)
 

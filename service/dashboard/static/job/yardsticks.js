@@ -1,6 +1,6 @@
 // Quality of a model beside simple models on the same rows, and what the figures say against it.
 import { element } from "../common/elements.js";
-import { figure, integer, isKnown, UNKNOWN } from "../common/format.js";
+import { capitalize, figure, integer, isKnown, UNKNOWN } from "../common/format.js";
 
 /** Warnings about what the outcome measures: once it is there, its own ones take their place. */
 const UNTIL_MEASURED = ["few_evaluation_rows", "learns_nothing"];
@@ -16,7 +16,7 @@ export function showWarnings(list, job, events) {
   const messages = names.map((name) => events.findLast(name)?.message).filter(Boolean);
   const warnings = [...messages, ...job.warnings];
   list.hidden = warnings.length === 0;
-  list.replaceChildren(...warnings.map((warning) => element("li", {}, warning)));
+  list.replaceChildren(...warnings.map((warning) => element("li", {}, capitalize(warning))));
 }
 
 /** Fill the table of `panel`, and show it where simple models were measured. */
