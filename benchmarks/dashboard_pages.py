@@ -54,17 +54,17 @@ def list_pages(long_job: str, waiting_job: str, others: str) -> dict[str, tuple[
     return {
         "jobs": ("/", "#jobs tbody tr:nth-child(50)"),
         "job": (job, "#tiles div"),
-        "waiting job": (f"/jobs/{waiting_job}", "#state"),
+        "waiting job": (f"/jobs/{waiting_job}", "#job"),
         "curves": (f"{job}/curves", ".u-over"),
-        "gradients": (f"{job}/gradients", "h1"),
-        "logs": (f"{job}/logs", "#log"),
-        "events": (f"{job}/events", "#events"),
-        "document": (f"{job}/document", "#document"),
-        "compare": (f"/compare?ids={others}", "h1"),
-        "capacity": ("/capacity", "h1"),
-        "new job": ("/new", "#document"),
-        "keys": ("/keys", "h1"),
-        "audit": ("/audit", "h1"),
+        "gradients": (f"{job}/gradients", "#job"),
+        "logs": (f"{job}/logs", "#job"),
+        "events": (f"{job}/events", "#job"),
+        "document": (f"{job}/document", "#job"),
+        "compare": (f"/compare?ids={others}", "#sentence"),
+        "capacity": ("/capacity", "#holders"),
+        "new job": ("/new", "#first select:enabled"),
+        "keys": ("/keys", "#keys tbody tr"),
+        "audit": ("/audit", "#events tbody tr"),
     }
 
 
