@@ -94,3 +94,15 @@ def page(signed_in: BrowserContext, site: Site) -> Iterator[Page]:
     yield page
     page.close()
     assert faults == []
+
+
+@pytest.fixture
+def failing_page(browser: Browser, cookie_file: Path) -> Iterator[Page]:
+    """Signed-in page whose requests may fail, though its scripts may not."""
+    context = make_context(browser, cookie_file)
+    page = context.new_page()
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    yield page
+    context.close()
+    assert errors == []

@@ -2,17 +2,16 @@
 
 import re
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, Route, expect
+from playwright.sync_api import Page, Route, expect
 
 from service.client import Job
 from tests.patience import wait_until
-from tests.service.dashboard.conftest import Site, make_context
+from tests.service.dashboard.conftest import Site
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("fake_trainer")]
 
@@ -36,18 +35,6 @@ NOTE_MESSAGES = """
 """
 """Script that notes what a stream has said last of a job."""
 LAST_OF_MANY = 60
-
-
-@pytest.fixture
-def failing_page(browser: Browser, cookie_file: Path) -> Iterator[Page]:
-    """Signed-in page whose requests may fail, though its scripts may not."""
-    context = make_context(browser, cookie_file)
-    page = context.new_page()
-    errors: list[str] = []
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    yield page
-    context.close()
-    assert errors == []
 
 
 def submit(site: Site, behaviour: str, state: str) -> Job:

@@ -2,15 +2,14 @@
 
 import re
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, Request, Route, expect
+from playwright.sync_api import Locator, Page, Request, Route, expect
 
 from tests.patience import wait_until
-from tests.service.dashboard.conftest import Site, make_context
+from tests.service.dashboard.conftest import Site
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("fake_trainer")]
 
@@ -45,18 +44,6 @@ ROUND_TRIPS: list[tuple[str, list[Any], Any, str]] = [
     ("a = 1\r\nb = 2\r\n", ["b"], 3, "a = 1\r\nb = 3\r\n"),
 ]
 """Texts, each with the path of a value, its new value (None leaves it out), and the text afterwards."""
-
-
-@pytest.fixture
-def failing_page(browser: Browser, cookie_file: Path) -> Iterator[Page]:
-    """Signed-in page whose requests may fail."""
-    context = make_context(browser, cookie_file)
-    page = context.new_page()
-    errors: list[str] = []
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    yield page
-    context.close()
-    assert errors == []
 
 
 def find_text(page: Page) -> Locator:

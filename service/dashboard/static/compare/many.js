@@ -1,7 +1,7 @@
 // Many jobs as points: any setting against any figure, coloured by another one, with means over seeds.
 import { get } from "../common/api.js";
 import { byId, element } from "../common/elements.js";
-import { integer, isKnown } from "../common/format.js";
+import { count, integer, isKnown } from "../common/format.js";
 import { SWEEP_LABEL } from "../common/sweep_link.js";
 import { getList, getParameter, MAX_JOBS, setParameters, sideAddress } from "./address.js";
 import { makeAxis } from "./axes.js";
@@ -153,7 +153,7 @@ function showAll() {
   const equal = `${integer(results.num_equal_settings)} settings are the same in all of them and left out`;
   const cut = results.num_left_out ? `; so are ${integer(results.num_left_out)} that differ, of more than fit` : "";
   const older = results.has_more ? " These are the newest; more jobs match." : "";
-  byId("count").textContent = `${integer(results.ids.length)} ${results.ids.length === 1 ? "job" : "jobs"}; ${equal}${cut}.${older}`;
+  byId("count").textContent = `${count(results.ids.length, "job")}; ${equal}${cut}.${older}`;
   if (!cannotDraw) {
     fillChoice(byId("x"), getX().key);
     fillChoice(byId("y"), getY().key);

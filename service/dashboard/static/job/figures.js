@@ -39,8 +39,7 @@ function listQuality({ metrics, progress, state }) {
 function listSpeed(job) {
   const speed = job.metrics.samples_per_second ?? job.progress.samples_per_second;
   const onNodes = job.num_nodes > 1 ? ` on ${integer(job.num_nodes)} nodes` : "";
-  const ranks = job.world_size === 1 ? "1 rank" : `${integer(job.world_size)} ranks${onNodes}`;
-  return isKnown(speed) ? [["Samples/s", rate(speed), ranks]] : [];
+  return isKnown(speed) ? [["Samples/s", rate(speed), `${count(job.world_size, "rank")}${onNodes}`]] : [];
 }
 
 function describeTime(attempts) {

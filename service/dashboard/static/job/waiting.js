@@ -1,7 +1,7 @@
 // Why a job waits: its place, its expected start, who holds the room, and its priority, which can be changed here.
 import { describeError, request } from "../common/api.js";
 import { element } from "../common/elements.js";
-import { binarySize, capitalize, duration, integer, isKnown } from "../common/format.js";
+import { binarySize, capitalize, count, duration, integer, isKnown } from "../common/format.js";
 import { nearTime } from "../common/times.js";
 import { refill, setText, showFacts } from "./rows.js";
 
@@ -99,7 +99,7 @@ function describeStart({ expected_start_at: time, holders }) {
   return holders.length ? "cannot be told: not all jobs in front have said when they end" : "cannot be told yet";
 }
 
-const nameOthers = ({ num_jobs }) => (num_jobs === 1 ? "1 other job" : `${integer(num_jobs)} other jobs`);
+const nameOthers = ({ num_jobs }) => count(num_jobs, "other job");
 
 function nameHolder(holder) {
   if (holder.id === null) return element("th", { scope: "row" }, nameOthers(holder));

@@ -2,7 +2,7 @@
 import { X } from "../charts/axes.js";
 import { Chart } from "../charts/chart.js";
 import { byId, element, showTiles } from "../common/elements.js";
-import { duration, figure, integer, isKnown, UNKNOWN } from "../common/format.js";
+import { count, duration, figure, integer, isKnown, UNKNOWN } from "../common/format.js";
 import { stagesText } from "../common/state.js";
 import { findBatch } from "../plan/batch.js";
 import { showDerived } from "../plan/derived.js";
@@ -84,7 +84,7 @@ function describeCost({ nodes, workers_per_node, threads_per_worker, gpus_per_wo
   const number = machines * workers_per_node * (gpus_per_worker || threads_per_worker);
   const hours = isKnown(seconds) ? (number * seconds) / 3600 : null;
   const value = hours === null ? UNKNOWN : hours < 10 ? String(Number(hours.toPrecision(2))) : integer(hours);
-  return [`${unit === "GPU" ? "GPU" : "Core"}-hours`, value, `${integer(number)} ${unit}${number === 1 ? "" : "s"} while it trains`];
+  return [`${unit === "GPU" ? "GPU" : "Core"}-hours`, value, `${count(number, unit)} while it trains`];
 }
 
 function describeBatch({ document: { batch: { schedule, growth } }, derived }, batch) {
