@@ -1,7 +1,7 @@
 """Endpoints of the HTML pages. Pages need no sign-in: they hold no data, which their scripts get from the REST API."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
@@ -71,11 +71,9 @@ def job_page(request: Request, job_id: str) -> Response:
 
 
 @router.get("/jobs/{job_id}/{tab}")
-def job_tab(
-    request: Request, job_id: str, tab: Literal["curves", "gradients", "logs", "events", "document"]
-) -> Response:
+def job_tab(request: Request, job_id: str, tab: str) -> Response:
     """Return another tab of the page of one job."""
-    return _job_page(request, job_id, tab)
+    return _job_page(request, job_id, tab) if tab in TABS[1:] else _missing_page(request)
 
 
 @router.get("/compare")
@@ -126,13 +124,17 @@ def show_missing_pages(app: FastAPI) -> None:
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         is_for_page = scope["type"] == "http" and scope["method"] == "GET" and not scope["path"].startswith("/v1/")
         if is_for_page and "text/html" in (request := Request(scope)).headers.get("accept", ""):
-            page = _page(request, "missing.html")
-            page.status_code = 404
-            await page(scope, receive, send)
+            await _missing_page(request)(scope, receive, send)
         else:
             await answer_others(scope, receive, send)
 
     app.router.default = answer
+
+
+def _missing_page(request: Request) -> Response:
+    page = _page(request, "missing.html")
+    page.status_code = 404
+    return page
 
 
 def _page(request: Request, template: str, **context: object) -> Response:

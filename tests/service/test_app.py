@@ -93,6 +93,13 @@ def test_pages_come_without_a_key(api: Api, path: str) -> None:
     assert response.headers["content-type"].startswith("text/html")
 
 
+@pytest.mark.parametrize("path", ["/nowhere", "/jobs/job_0/nowhere"])
+def test_a_page_that_is_not_there_is_said_on_a_page(api: Api, path: str) -> None:
+    response = api.anonymous.get(path, headers={"Accept": "text/html"})
+    assert response.status_code == 404
+    assert "No such page" in response.text
+
+
 @pytest.mark.parametrize(("path", "target"), [("/jobs", "/"), ("/docs", "/openapi.json")])
 def test_an_address_that_people_try_leads_to_what_they_look_for(api: Api, path: str, target: str) -> None:
     response = api.anonymous.get(path, headers={"Host": "evil.example"}, follow_redirects=False)

@@ -66,6 +66,15 @@ def test_the_list_has_all_its_parts_and_actions_after_requests_that_failed_once(
     site.client.cancel(job.id)
 
 
+def test_a_sign_out_that_fails_is_said(failing_page: Page, site: Site) -> None:
+    page = failing_page
+    page.goto(site.url)
+    expect(page.locator("#me")).not_to_be_empty()
+    page.route("**/v1/session", lambda route: route.abort())
+    page.click("#signout")
+    expect(page.locator("#trouble")).to_contain_text("you are still signed in")
+
+
 def test_the_page_of_a_failed_job_is_whole_after_requests_that_failed_once(failing_page: Page, site: Site) -> None:
     page, job = failing_page, submit(site, "crash", "FAILED")
     fail_once(page, "/v1/me$", r"/events\?.*name=", r"/logs\?", "/attempts$")

@@ -2,13 +2,17 @@
 import { get, leaveForSignIn, request } from "./api.js";
 import { byId } from "./elements.js";
 import { bytes, count } from "./format.js";
-import { persist } from "./trouble.js";
+import { persist, showTrouble } from "./trouble.js";
 
 /** Start the head of a page; return who is signed in: name, owner, role. */
 export async function startHeader() {
   byId("signout").addEventListener("click", async () => {
-    await request("DELETE", "/v1/session");
-    leaveForSignIn();
+    try {
+      await request("DELETE", "/v1/session");
+      leaveForSignIn();
+    } catch (error) {
+      showTrouble(error, "you are still signed in");
+    }
   });
   const me = await persist(() => get("/v1/me"));
   byId("me").textContent = me.owner === me.role ? me.owner : `${me.owner} · ${me.role}`;
