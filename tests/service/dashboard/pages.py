@@ -1,6 +1,7 @@
 """Every page and state of the dashboard, and jobs for them: for the test of all pages, and for their pictures."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any, Literal
@@ -8,7 +9,7 @@ from typing import Any, Literal
 from playwright.sync_api import BrowserContext, Page
 
 from dlrm import Client
-from service.client import JobDetails, RoleName
+from service.client import JobDetails, RoleName, ServiceError
 from tests.patience import wait_until
 
 Viewer = Literal["admin", "viewer", "newcomer", "nobody"]
@@ -116,7 +117,9 @@ def end_jobs(client: Client) -> None:
     """Cancel all jobs, and wait until they have ended: they would go on without their service."""
     for job in client.jobs():
         if not job.has_ended:
-            client.cancel(job.id)
+            # One that has ended meanwhile is refused.
+            with suppress(ServiceError):
+                client.cancel(job.id)
     wait_until(lambda: all(job.has_ended for job in client.jobs()))
 
 

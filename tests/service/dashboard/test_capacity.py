@@ -84,6 +84,7 @@ def test_who_uses_the_machine_who_waits_and_a_quota_that_an_admin_sets(page: Pag
     expect_soon(page, page.locator("#idle").is_visible)
 
 
+@pytest.mark.slow
 def test_what_has_no_message_is_read_again_though_messages_come_all_the_time(page: Page, site: Site) -> None:
     page.add_init_script(SOON)
     job = submit(site.client, "trains", 1)

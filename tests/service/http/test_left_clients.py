@@ -61,8 +61,8 @@ def test_curves_of_clients_that_have_left_are_stopped_and_those_that_wait_never_
     wait_until(lambda: readings.num_ended == readings.num_begun)
     assert api.viewer.get(f"/v1/jobs/{job_id}/logs").status_code == 200
     # The thread of curves is free again.
-    last = ask(api, f"/v1/jobs/{job_id}/metrics")
     num_begun = readings.num_begun
+    last = ask(api, f"/v1/jobs/{job_id}/metrics")
     wait_until(lambda: readings.num_begun > num_begun)
     last.close()
     wait_until(lambda: readings.num_ended == readings.num_begun)
