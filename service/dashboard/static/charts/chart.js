@@ -58,7 +58,7 @@ export class Chart {
 
   /**
    * Draw `data`: [steps, values of the first line, …], as uPlot expects it. The axis ends at step `numSteps`, or where
-   * that is in samples or seconds. marks: steps with a vertical line, from which an attempt continued.
+   * that is in samples or seconds, but not before the last point. marks: steps with a vertical line, from which an attempt continued.
    */
   show(data, numSteps, marks = []) {
     const isFirst = this.data === null;
@@ -77,9 +77,13 @@ export class Chart {
     return { width: this.target.clientWidth, height };
   }
 
+  get #wholeRange() {
+    return [0, Math.max(this.numSteps ?? 0, ...this.data[0].slice(-1), 1)];
+  }
+
   /** The range [start, end] that is seen. */
   get shownRange() {
-    return this.range ?? [0, Math.max(this.numSteps ?? 0, ...this.data[0].slice(-1), 1)];
+    return this.range ?? this.#wholeRange;
   }
 
   #draw() {
@@ -170,7 +174,7 @@ export class Chart {
 
   /** Show so many times as much, around the cursor. */
   #zoomBy(factor) {
-    const all = [0, Math.max(this.numSteps ?? 0, 1)];
+    const all = this.#wholeRange;
     const [start, end] = this.shownRange;
     const middle = this.plot.data[0][this.plot.cursor.idx] ?? (start + end) / 2;
     const width = (end - start) * factor;

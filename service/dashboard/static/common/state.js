@@ -4,6 +4,15 @@ import { duration, integer, isKnown } from "./format.js";
 const ENDED = new Set(["SUCCEEDED", "FAILED", "CANCELLED"]);
 export const hasEnded = (job) => ENDED.has(job.state);
 
+/** Least part of its steps after which charts leave room for the rest. */
+const MIN_STARTED = 0.1;
+
+/** Return the planned last step of a run that is well on its way there. Charts of others end at their last point. */
+export function findPlannedEnd(job) {
+  const { step, num_steps } = job.progress;
+  return !hasEnded(job) && step >= MIN_STARTED * num_steps ? num_steps : undefined;
+}
+
 const SELF_EVIDENT = new Set(["RUNNING", "SUCCEEDED"]);
 
 /** Format a reason such as `waiting_for_cpu`; empty where the state is enough. */

@@ -1,7 +1,7 @@
 // Tab of the curves of a job. Steps that a new attempt has made void disappear, unless attempts are shown one by one.
 import { byId } from "../common/elements.js";
 import { isKnown } from "../common/format.js";
-import { hasEnded } from "../common/state.js";
+import { findPlannedEnd, hasEnded } from "../common/state.js";
 import { showTrouble } from "../common/trouble.js";
 import { ALL } from "../common/updates.js";
 import { X } from "../charts/axes.js";
@@ -29,11 +29,13 @@ function makePanels() {
   byId("charts").append(...panels.map(({ figure }) => figure));
 }
 
-/** Return where the charts end: at the end of the run, as far as it is known. */
+/** Return where the charts end: at the end of the run if that is near, or else at the last point. */
 function findEnd(origin) {
   const { x } = controls;
   const { training } = data.valid.whole;
-  const planned = { [X.step.name]: job.progress.num_steps, [X.samples.name]: training.get("num_run_samples", "last").findLast(isKnown) };
+  const numSteps = findPlannedEnd(job);
+  const numSamples = numSteps && training.get("num_run_samples", "last").findLast(isKnown);
+  const planned = { [X.step.name]: numSteps, [X.samples.name]: numSamples };
   return Math.max(planned[x.name] ?? 0, data.valid.findEnd(x, origin));
 }
 

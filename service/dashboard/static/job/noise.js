@@ -5,6 +5,7 @@ import { makeChoicesOfMap } from "../charts/heatmap_files.js";
 import { HeatMap } from "../charts/heatmap.js";
 import { ChartPanel, makeMenu } from "../charts/panel.js";
 import { figure, isKnown, samples } from "../common/format.js";
+import { findPlannedEnd } from "../common/state.js";
 import { findBatch } from "../plan/batch.js";
 import { listLayers } from "./layers.js";
 
@@ -78,7 +79,7 @@ export class NoiseCharts {
     const { lines } = panel.definition;
     const drawn = main.some(isKnown) ? { lines, data } : null;
     const sentence = summarise(panel.definition, data[0], main, describe);
-    panel.show(drawn, job.progress.num_steps, training.marks, {}, sentence);
+    panel.show(drawn, findPlannedEnd(job), training.marks, {}, sentence);
   }
 
   #showRatios(training, job) {
@@ -91,7 +92,7 @@ export class NoiseCharts {
       this.heatMap = new HeatMap(this.map.querySelector(".map"), describeRatio);
       this.map.querySelector("figcaption").append(makeMenu("GSNR", makeChoicesOfMap(this.heatMap, "GSNR", `${this.fileName}-gsnr`)));
     }
-    this.heatMap.show(rows, training.points.steps, job.progress.num_steps);
+    this.heatMap.show(rows, training.points.steps, findPlannedEnd(job));
     return true;
   }
 }

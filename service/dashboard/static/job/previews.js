@@ -3,6 +3,7 @@ import { Chart } from "../charts/chart.js";
 import { Curves } from "../charts/curves.js";
 import { byId } from "../common/elements.js";
 import { isKnown } from "../common/format.js";
+import { findPlannedEnd } from "../common/state.js";
 
 const LINES = {
   loss: [{ label: "loss", colour: "--accent" }],
@@ -27,7 +28,7 @@ export class Previews {
     if (!isLast && Date.now() < this.lookedAt + PAUSE_MILLISECONDS) return;
     await Promise.all(Object.values(this.curves).map((curves) => curves.update()));
     this.lookedAt = Date.now();
-    for (const [name, curves] of Object.entries(this.curves)) this.#draw(name, curves, job.progress.num_steps);
+    for (const [name, curves] of Object.entries(this.curves)) this.#draw(name, curves, findPlannedEnd(job));
   }
 
   #draw(name, curves, numSteps) {

@@ -8,7 +8,7 @@ export function showDerived(table, decisions, derived) {
     ...decisions.map(({ field, value, reason }) => [field, formatValue(value), reason]),
     ...derived
       .filter(({ name }) => !fields.has(name))
-      .map(({ name, value, unit, reason }) => [name, `${formatValue(value)} ${unit}`, reason]),
+      .map(({ name, value, unit, reason }) => [name, formatAmount(value, unit), reason]),
   ];
   table.tBodies[0].replaceChildren(
     ...rows.map(([name, value, reason]) =>
@@ -25,6 +25,8 @@ export function showDerived(table, decisions, derived) {
 
 /** Make the parts of a name: a field as in the document, and a number in words. */
 const formatName = (name) => (name.includes(".") ? breakName(name) : [name.replaceAll("_", " ")]);
+
+const formatAmount = (value, unit) => `${formatValue(value)} ${value === 1 ? unit.replace(/s$/, "") : unit}`;
 
 function formatValue(value) {
   if (Array.isArray(value)) return value.join(", ");
