@@ -63,8 +63,8 @@ ADVICE: Mapping[Reason, str] = {
     "that cannot come back can be cancelled.",
     Reason.STOP_REQUESTED: "Something outside the service stopped it, such as the shutdown of its machine. It "
     "continues from its last checkpoint by itself.",
-    Reason.BAD_INPUT: "Correct what the message names, the file and line or the field, then clone and edit the job. "
-    "Another try with the same data would end in the same way.",
+    Reason.BAD_INPUT: "Correct what the message names: a file where it is, then restart the job; a field by clone and "
+    "edit. Another try as it is would end in the same way.",
     Reason.DIVERGED: "Clone and edit with lower learning rates, as What to change says, or a longer warm-up "
     "(dense_optimizer.schedule). The loss under Curves shows when it began.",
     Reason.OUT_OF_MEMORY: "Clone and edit with more resources.memory, or ask for less: fewer workers_per_node, a "

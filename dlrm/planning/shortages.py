@@ -138,10 +138,12 @@ def _warn_of_large_batch(job: JobConfig, num_rows: int, num_steps: int, min_step
     Such runs have lost AUC (docs/evidence.md): 0.001 to 0.004 in 220 to 250 steps, 0.02 to 0.06 in 56.
     """
     fitting = max(_find_fitting_batch(job, num_rows, min_steps), job.resources.world_size)
+    # A model that sees its rows again learns them by heart.
+    longer = "more run.epochs, " if job.run.epochs <= 1 else ""
     message = (
         f"the run has only {format_count(num_steps, 'step')} of {job.batch.global_size:,} to learn in. For "
-        f"{num_rows:,} training rows set a batch.global_size of up to {fitting:,}, more run.epochs, or the preset "
-        "large_batch in place of a batch.global_size"
+        f"{num_rows:,} training rows set a batch.global_size of up to {fitting:,}, {longer}or the preset large_batch "
+        "in place of a batch.global_size"
     )
     return QualityWarning(name=FEW_STEPS, message=message)
 

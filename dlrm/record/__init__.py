@@ -106,6 +106,7 @@ from dlrm.record.profile import (
 )
 from dlrm.record.quality_warnings import (
     BLEND_SHARE,
+    MAX_TIMES_CONSTANT,
     WORSE_THAN_CONSTANT,
     WORSE_THAN_LOGISTIC_REGRESSION,
     EvaluationSource,

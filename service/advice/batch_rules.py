@@ -8,6 +8,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from dlrm.record import MIN_STEPS_OF_RUN
 from service.advice.draft import Draft, Rank
 from service.advice.epochs import MORE_PASSES, change_epochs, lengthen
 from service.advice.facts import Facts, get_field
@@ -122,6 +123,8 @@ def advise_more_steps(facts: Facts) -> Draft | None:
     least = facts.min_steps
     if num_steps >= least:
         return None
+    if facts.course is not None and facts.course.has_overfitted and facts.get("run.epochs") > 1:
+        return _advise_steps_of_one_epoch(facts, num_steps, samples, batch)
     smaller = _fit(2 ** int(math.log2(max(1, samples // least))), facts.world_size)
     if smaller * least <= samples and smaller < batch:
         changes, remedy = _change_batch(facts, smaller), f"a batch of {smaller:,} makes {samples // smaller:,}"
@@ -132,10 +135,34 @@ def advise_more_steps(facts: Facts) -> Draft | None:
         "few_steps",
         Rank.QUALITY,
         1.0,
-        f"The run has only {num_steps} steps of {batch:,}, and below {least} it hardly learns: {remedy}.",
-        "high",
+        f"The run has only {num_steps} steps of {batch:,}, {_explain_few(least)}: {remedy}.",
+        "high" if least == MIN_STEPS_OF_RUN else "medium",
         "The steps are counted.",
         changes,
+    )
+
+
+def _explain_few(least: int) -> str:
+    if least == MIN_STEPS_OF_RUN:
+        return f"and below {least} it hardly learns"
+    return f"and with so large a batch runs of fewer than {least} have lost AUC"
+
+
+def _advise_steps_of_one_epoch(facts: Facts, num_steps: int, samples: int, batch: int) -> Draft | None:
+    """Advise a smaller batch in one epoch where a run of few steps got worse in passes over the same rows."""
+    least, samples = facts.min_steps, round(samples / facts.get("run.epochs"))
+    smaller = _fit(2 ** int(math.log2(max(1, samples // least))), facts.world_size)
+    if smaller * least > samples or smaller >= batch:
+        return None
+    return Draft(
+        "few_steps",
+        Rank.QUALITY,
+        1.0,
+        f"The run has only {num_steps} steps of {batch:,}, {_explain_few(least)}, and it got worse in later passes "
+        f"over the same rows: a batch of {smaller:,} makes {samples // smaller:,} steps of one epoch.",
+        "medium",
+        "The steps are counted, and the last evaluations were worse than the best one.",
+        _change_batch(facts, smaller) | change_epochs(facts, 1.0),
     )
 
 

@@ -190,6 +190,8 @@ class Facts:
     """Warnings of what the metrics say against the model of a job that has succeeded."""
     yardsticks: Sequence[YardstickResult] = ()
     course: Course | None = None
+    constant_log_loss: float | None = None
+    """Log-loss of the constant predictor on the evaluation rows; None before the first evaluation."""
     aucs: Sequence[tuple[float, float | None]] = ()
     """AUC of each evaluation with its standard error, in order."""
     last_step: Mapping[str, Any] = field(default_factory=dict[str, Any])

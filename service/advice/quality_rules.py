@@ -7,6 +7,7 @@ from dlrm.config import resolve
 from dlrm.record import (
     LEARNS_NOTHING,
     LOGISTIC_REGRESSION,
+    MAX_TIMES_CONSTANT,
     WORSE_THAN_CONSTANT,
     WORSE_THAN_LOGISTIC_REGRESSION,
     YARDSTICKS,
@@ -140,6 +141,9 @@ def advise_fewer_epochs(facts: Facts) -> Draft | None:
         # It needs more steps.
         return None
     epochs = facts.get("run.epochs")
+    constant = facts.constant_log_loss
+    if epochs > 1 and constant is not None and course.best_log_loss > MAX_TIMES_CONSTANT * constant:
+        return _advise_one_epoch(facts, course, constant)
     fewer = float(f"{epochs * course.best_step / max(course.num_planned_steps, 1):.2g}")
     num_worse = course.last_step - course.best_step
     changes = change_epochs(facts, fewer)
@@ -166,6 +170,18 @@ def advise_fewer_epochs(facts: Facts) -> Draft | None:
         changes,
         AdvisedGain(value=seconds, unit="seconds", words=f"{format_seconds(seconds)} of training") if seconds else None,
     )
+
+
+def _advise_one_epoch(facts: Facts, course: Course, constant: float) -> Draft:
+    """Advise one pass over the rows where the model learned them by heart before its first evaluation."""
+    message = (
+        f"The model was worse than the constant predictor at every evaluation, with a log-loss of "
+        f"{course.best_log_loss:.4f} at best and {course.last_log_loss:.4f} now on the {course.rows} rows against "
+        f"{constant:.4f}: it learns its training rows by heart. {'' if facts.has_ended else 'Cancel it and t'}"
+        f"{'T' if facts.has_ended else ''}rain for 1 instead of {format_number(facts.get('run.epochs'))} epochs."
+    )
+    reason = "Each evaluation was on rows that it was not trained on."
+    return Draft("got_worse", Rank.QUALITY, 1.0, message, "high", reason, change_epochs(facts, 1.0))
 
 
 def _advise_less_capacity(facts: Facts, course: Course) -> Draft | None:

@@ -85,6 +85,7 @@ def read_facts(session: Session, job: Job, capacity: KnownCapacity) -> Facts:
         warnings=_list_warnings(job, document.spec, document.metrics),
         yardsticks=find_yardsticks(document.metrics),
         course=Course.from_metrics(document.metrics) or _make_course(evaluations, job.progress),
+        constant_log_loss=evaluations[-1]["constant_log_loss"] if evaluations else None,
         aucs=[(row["auc"], row["auc_standard_error"]) for row in evaluations if row["auc"] is not None],
         last_step=reports.get_last_report(job.id, "step") or {},
         messages={name: event.message for name, event in events.items()},

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dlrm.record.intervals import estimate_mean
 from service.compare.differences import compare_figure
 from service.compare.figures import BETTER, compute_badness
-from service.compare.groups import Candidate, Group, group_by_settings
+from service.compare.groups import Candidate, Group, fold_sections, group_by_settings
 from service.compare.verdict import judge
 from service.job_schema import find_meaning
 from service.reports.progress import present_progress
@@ -17,8 +17,9 @@ def compare_jobs(candidates: Sequence[Candidate]) -> Comparison:
     """Compare jobs. A figure of a group is the mean over its jobs that have succeeded."""
     groups = group_by_settings(candidates)
     numbers = {member.job.id: number for number, group in enumerate(groups) for member in group.members}
-    fields = dict.fromkeys(name for group in groups for name in group.settings)
-    values = {name: [group.settings.get(name) for group in groups] for name in fields}
+    settings = fold_sections([group.settings for group in groups])
+    fields = dict.fromkeys(name for own in settings for name in own)
+    values = {name: [own.get(name) for own in settings] for name in fields}
     return Comparison(
         jobs=[
             ComparedJob(

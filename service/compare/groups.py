@@ -74,6 +74,25 @@ def flatten_settings(document: Mapping[str, Any]) -> dict[str, Any]:
     return dict(flatten({name: value for name, value in document.items() if name not in _NO_SETTINGS}))
 
 
+def fold_sections(documents: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Name a section that is off in some documents by itself, "on" or "off", in the place of its fields.
+
+    A field stays if the documents that have it differ in it.
+    """
+    folded = [dict(document) for document in documents]
+    for section in {name for document in documents for name, value in document.items() if value is None}:
+        fields = {name for document in documents for name in document if name.startswith(f"{section}.")}
+        for document in folded if fields else ():
+            document[section] = "off" if fields.isdisjoint(document) else "on"
+        for name in fields:
+            values = [document[name] for document in documents if name in document]
+            if any(value != values[0] for value in values):
+                continue
+            for document in folded:
+                document.pop(name, None)
+    return folded
+
+
 def make_key(settings: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """Return a text that two jobs have in common if they differ in their seeds alone."""
     parts = ({**settings, SEED: None}, {**labels, SEED_LABEL: "", TRIAL_LABEL: ""})

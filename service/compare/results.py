@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from dlrm.record.intervals import estimate_mean
 from service.compare.figures import BETTER, get_figure
-from service.compare.groups import flatten_settings, get_seed, make_key, number_groups
+from service.compare.groups import flatten_settings, fold_sections, get_seed, make_key, number_groups
 from service.schemas import ResultColumn, ResultMean, ResultTable
 from service.store.job_rows import JobRow
 from service.store.models import JobDocument
@@ -48,7 +48,8 @@ def make_table(session: Session, rows: Sequence[JobRow], *, has_more: bool) -> R
         if entries and num_characters > MAX_DOCUMENT_CHARACTERS:
             break
         entries.append(_Entry(row, flatten_settings(json.loads(spec)), metrics))
-    all_settings, all_labels = [entry.settings for entry in entries], [entry.row.labels for entry in entries]
+    all_settings = fold_sections([entry.settings for entry in entries])
+    all_labels = [entry.row.labels for entry in entries]
     settings, labels = _list_differing(all_settings), _list_differing(all_labels)
     groups = _number_groups(entries, settings, labels)
     columns = [

@@ -55,7 +55,9 @@ class Starter:
             )
             attempts.add(attempt)
             progress = ReportedProgress.model_validate(current.progress).carry_over()
-            jobs.update(job.id, num_attempts=number, progress=progress.model_dump())
+            jobs.update(job.id, num_attempts=number, progress=progress.model_dump(), has_warnings=False)
+            # Those of an earlier attempt no longer hold once this one trains.
+            jobs.get_document(job.id).metrics = {}
         waited = (attempt.started_at - job.created_at).total_seconds() if number == 1 else None
         self._telemetry.begin_attempt(attempt.id, job.launcher, waited)
         return attempt

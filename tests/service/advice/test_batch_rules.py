@@ -191,5 +191,7 @@ def test_a_run_of_few_steps_gets_a_smaller_batch_or_more_epochs() -> None:
     found = advise_more_steps(make_facts({"batch": {"global_size": 65_536}, "run": {"epochs": 4.0}}, progress=large))
     assert found is not None
     assert found.changes == {"batch.global_size": 8192}
-    assert "only 55 steps of 65,536, and below 240 it hardly learns: a batch of 8,192 makes 440" in found.message
+    assert "of 65,536, and with so large a batch runs of fewer than 240 have lost AUC: a batch of 8,192 makes 440" in (
+        found.message
+    )
     assert advise_more_steps(make_facts(progress={"num_steps": 30, "num_run_samples": 122_880})) is None

@@ -79,14 +79,28 @@ def test_a_model_below_trees_is_said_to_be_beyond_the_standard_error() -> None:
     assert crossed.changes == {}
 
 
-def test_a_model_with_too_few_steps_is_not_told_to_train_for_fewer_epochs() -> None:
+def test_a_model_that_got_worse_in_few_steps_of_several_epochs_gets_a_smaller_batch_in_one() -> None:
     course = {**FALLEN, "last_step": 55, "num_planned_steps": 55}
     document = {"batch": {"global_size": 65_536}, "run": {"epochs": 4.0}}
     progress = {"num_steps": 55, "num_run_samples": 55 * 65_536}
     metrics = {**BEHIND, **course, **SIMPLE.to_metrics()}
     items = advise(ended(metrics, document, progress=progress)).items
     assert items[0].name == "few_steps"
-    assert "run.epochs" not in {change.field for item in items for change in item.changes}
+    # 55 x 65,536 / 4 samples of one epoch; / 240 = 3,754 of a step.
+    assert {change.field: change.value for change in items[0].changes} == {"batch.global_size": 2048, "run.epochs": 1.0}
+    assert "a batch of 2,048 makes 440 steps of one epoch" in items[0].message
+    assert all("epochs" not in item.message for item in items[1:])
+
+
+def test_a_run_that_was_never_better_than_the_constant_predictor_is_told_to_stop_after_one_epoch() -> None:
+    course = Course(**(FALLEN | {"best_log_loss": 4.8, "last_log_loss": 9.3}), rows="evaluation")
+    found = advise_fewer_epochs(
+        make_facts({"run": {"epochs": 600.0}}, state="RUNNING", course=course, constant_log_loss=0.565)
+    )
+    assert found is not None
+    assert found.changes == {"run.epochs": 1.0}
+    assert "4.8000 at best and 9.3000 now on the evaluation rows against 0.5650" in found.message
+    assert "Cancel it and train for 1 instead of 600 epochs" in found.message
 
 
 def test_a_model_that_still_gets_better_trains_for_longer_with_patience() -> None:

@@ -87,6 +87,15 @@ def test_a_label_that_is_no_seed_and_the_same_seed_again_make_groups_of_their_ow
     assert found["figures"][0]["values"][0]["num_jobs"] == 1
 
 
+def test_a_section_that_one_job_has_off_is_one_setting_unless_its_fields_differ(api: Api) -> None:
+    reduced = [{"gamma": gamma} for gamma in (0.1, 0.2)]
+    ids = [add_job(api, variance_reduction=section) for section in (None, *reduced)]
+    found = {item["field"]: item["values"] for item in compare(api, *ids[:2])["settings"]}
+    assert found == {"variance_reduction": ["off", "on"]}
+    found = {item["field"]: item["values"] for item in compare(api, *ids)["settings"]}
+    assert found == {"variance_reduction": ["off", "on", "on"], "variance_reduction.gamma": [None, 0.1, 0.2]}
+
+
 def test_only_some_visible_jobs_are_compared(api: Api) -> None:
     job_id = add_job(api)
     for ids in (job_id, f"{job_id},{job_id}", ",".join(f"job_{number}" for number in range(21))):

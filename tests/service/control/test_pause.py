@@ -5,6 +5,7 @@ from typing import Any
 
 import httpx
 
+from service.store.job_repository import JobRepository
 from tests.patience import wait_until
 from tests.service.api import Api
 
@@ -39,9 +40,13 @@ def test_a_paused_job_has_a_checkpoint_holds_nothing_and_goes_on_from_it(live_ap
     capacity = live_api.viewer.get("/v1/capacity").json()
     assert capacity["num_cores_free"] == capacity["num_cores"]
     assert [item["step"] for item in live_api.viewer.get(f"/v1/jobs/{job_id}/checkpoints").json()["items"]] == [1]
+    with live_api.services.database.write() as session:
+        JobRepository(session).get_document(job_id).metrics = {"auc": 0.7}
     response = post(live_api, job_id, "resume")
     assert (response.status_code, response.json()["state"], response.json()["reason"]) == (202, "QUEUED", "resumed")
     wait_until(lambda: live_api.wait_for(job_id, "RUNNING")["progress"]["step"] == 2)
+    # Those of the first attempt no longer hold.
+    assert live_api.wait_for(job_id, "RUNNING")["metrics"] == {}
     pause_job(live_api, job_id)
     first, second = list_attempts(live_api, job_id)
     assert (first["state"], first["reason"], first["saved_step"]) == ("STOPPED", "user_paused", 1)

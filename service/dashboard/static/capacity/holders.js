@@ -1,6 +1,6 @@
 // The jobs that hold resources.
 import { byId, element, showProgress, showState } from "../common/elements.js";
-import { duration, integer, percent } from "../common/format.js";
+import { estimate, integer, percent } from "../common/format.js";
 import { KeyedRows } from "../common/keyed_rows.js";
 import { progressText } from "../common/state.js";
 import { RESOURCES, cellClass, formatAmounts } from "./amounts.js";
@@ -50,7 +50,7 @@ function fill(parts, job) {
   parts.text.textContent = [percent(job.progress.done_fraction), progressText({ ...job, progress: { ...job.progress, eta_seconds: null } })]
     .filter(Boolean)
     .join(" · ");
-  parts.left.textContent = duration(job.progress.eta_seconds);
+  parts.left.textContent = estimate(job.progress.eta_seconds);
   RESOURCES.forEach(({ name, number, unit }, index) => {
     parts.amounts[index].textContent = [number(job[name]), unit].filter(Boolean).join(" ");
   });

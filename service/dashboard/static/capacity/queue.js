@@ -1,6 +1,6 @@
 // The jobs that wait, in the order in which they are considered.
 import { byId, element } from "../common/elements.js";
-import { ago, duration, integer } from "../common/format.js";
+import { ago, estimate, integer } from "../common/format.js";
 import { KeyedRows } from "../common/keyed_rows.js";
 import { nearTime } from "../common/times.js";
 import { formatAmounts } from "./amounts.js";
@@ -52,5 +52,5 @@ function fill(parts, job) {
 function startText(time) {
   if (time === null) return "cannot be said";
   const seconds = (Date.parse(time) - Date.now()) / 1000;
-  return seconds < 60 ? "within a minute" : `${nearTime(time)}, in ${duration(seconds)}`;
+  return seconds < 60 ? "within a minute" : `${nearTime(time)}, in ${estimate(seconds)}`;
 }

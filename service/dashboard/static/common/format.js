@@ -66,6 +66,13 @@ export function duration(seconds) {
   return `${Math.floor(minutes / 60)} h ${String(minutes % 60).padStart(2, "0")} min`;
 }
 
+/** Format a time that is estimated: from ten minutes on in whole minutes. */
+export function estimate(seconds) {
+  if (!isKnown(seconds)) return UNKNOWN;
+  const minutes = Math.round(seconds / 60);
+  return minutes < 10 || minutes >= 60 ? duration(minutes < 10 ? seconds : 60 * minutes) : `${minutes} min`;
+}
+
 export function ago(time) {
   const minutes = Math.floor((Date.now() - Date.parse(time)) / 60_000);
   if (minutes < 1) return "just now";

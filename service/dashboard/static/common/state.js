@@ -1,5 +1,5 @@
 // What a job is doing, in words.
-import { duration, integer, isKnown } from "./format.js";
+import { duration, estimate, integer, isKnown } from "./format.js";
 
 const ENDED = new Set(["SUCCEEDED", "FAILED", "CANCELLED"]);
 export const hasEnded = (job) => ENDED.has(job.state);
@@ -35,11 +35,11 @@ export function progressText(job) {
   const isStarted = job.state === "STARTING" || job.state === "RUNNING";
   if (isStarted && phase !== "training") parts.push(phase ?? "starting");
   if (isStarted && PHASES_WITHOUT_STEPS.has(phase)) {
-    const left = phase === "finishing" && isKnown(eta_seconds) ? `about ${duration(eta_seconds)} left` : "";
+    const left = phase === "finishing" && isKnown(eta_seconds) ? `about ${estimate(eta_seconds)} left` : "";
     return [...parts, message, left].filter(Boolean).join(" · ");
   }
   if (isKnown(step) && num_steps) parts.push(`step ${integer(step)} of ${integer(num_steps)}`);
-  if (isStarted && isKnown(eta_seconds)) parts.push(`${duration(eta_seconds)} left`);
+  if (isStarted && isKnown(eta_seconds)) parts.push(`${estimate(eta_seconds)} left`);
   if (isKnown(job.restarts_at)) parts.push(restartText(job));
   return parts.join(" · ");
 }

@@ -18,11 +18,13 @@ export function showFigures(list, job, lastCheckpoint, attempts) {
 
 function listQuality({ metrics, progress, state }) {
   const auc = metrics.auc ?? progress.auc;
-  const { auc_standard_error: error, best_possible_auc: best } = metrics;
+  const { auc_standard_error: error, best_possible_auc: best, model_step: step } = metrics;
+  const isEarlier = isKnown(step) && step < metrics.last_step;
   const notes = [
     error ? `± ${error.toFixed(4)} standard error` : "",
     best ? `best possible ${figure(best)}` : "",
     state === "SUCCEEDED" ? "" : "of the last evaluation",
+    state === "SUCCEEDED" && isEarlier ? `the model is of step ${integer(step)}, the best` : "",
   ];
   const constant = metrics.constant_log_loss;
   // The log-loss of a model that is done says more.

@@ -1,7 +1,7 @@
 // Why a job waits: its place, its expected start, who holds the room, and its priority, which can be changed here.
 import { describeError, request } from "../common/api.js";
 import { element } from "../common/elements.js";
-import { binarySize, capitalize, count, duration, integer, isKnown } from "../common/format.js";
+import { binarySize, capitalize, count, estimate, integer, isKnown } from "../common/format.js";
 import { nearTime } from "../common/times.js";
 import { refill, setText, showFacts } from "./rows.js";
 
@@ -64,7 +64,7 @@ export class Waiting {
         integer(holder.num_cores),
         binarySize(holder.memory_bytes),
         integer(holder.num_gpus),
-        isKnown(holder.expected_end_at) ? duration(secondsUntil(holder.expected_end_at)) : holder.id ? "not known" : "",
+        isKnown(holder.expected_end_at) ? estimate(secondsUntil(holder.expected_end_at)) : holder.id ? "not known" : "",
       ];
       if (holder.id === null) setText(row.firstChild, nameOthers(holder));
       values.forEach((value, index) => {
@@ -94,7 +94,7 @@ const secondsUntil = (time) => Math.max(0, (Date.parse(time) - Date.now()) / 100
 function describeStart({ expected_start_at: time, holders }) {
   if (isKnown(time)) {
     const seconds = secondsUntil(time);
-    return seconds > 0 ? `about ${nearTime(time)}, in ${duration(seconds)}` : "any moment";
+    return seconds > 0 ? `about ${nearTime(time)}, in ${estimate(seconds)}` : "any moment";
   }
   return holders.length ? "cannot be told: not all jobs in front have said when they end" : "cannot be told yet";
 }

@@ -33,6 +33,8 @@ let read = { value: {}, places: [], fault: null };
 /** Last answer of the light check on a text that could be read. */
 let found = { document: null, errors: [] };
 let checkedText = null;
+/** Field whose help is shown. */
+let helped = null;
 let pause = null;
 
 /** Follow what is typed: at once, or after a pause if the text is long. */
@@ -80,6 +82,7 @@ function takeAnswer({ document, errors, fault, trouble }) {
   const number = malformed ? 1 : found.errors.length;
   if (number) field.setAttribute("aria-invalid", "true");
   else field.removeAttribute("aria-invalid");
+  if (helped) showHelpOf(helped);
   byId("finding-state").textContent = trouble ?? countFaults(malformed, number);
   byId("finding-state").dataset.kind = !trouble && !number ? "good" : "";
   showList(byId("finding-list"), malformed ? [describeLine(malformed)] : found.errors.map((error) => describeFault(error, goToField)));
@@ -129,6 +132,7 @@ function hasPlainDefault(node) {
 }
 
 function showHelpOf(node) {
+  helped = node;
   const key = node.path.join(".");
   const fault = found.errors.find((error) => error.field === key);
   const isStale = read.fault !== null;
