@@ -65,7 +65,7 @@ function listTiles(answer) {
   // Smaller batches are slower.
   const atLast = isKnown(findFirst(answer.derived)) ? ` at ${integer(batch)}` : "";
   const samplesPerSecond = plan?.step.is_dense_known
-    ? `estimated, about ${integer(plan.step.samples_per_second)} samples/s${atLast}`
+    ? `estimated, about ${integer(plan.step.samples_per_second)} samples/s${atLast}, without the load of others`
     : "";
   const length = isKnown(num_samples) ? `${integer(num_samples)} samples` : "decided by the rows, once they are read";
   return [
