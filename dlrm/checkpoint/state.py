@@ -13,6 +13,7 @@ from dlrm.checkpoint.state_files import AVERAGE, load_state, read_state_names
 from dlrm.gradient_stats.variance_reduction import VarianceReduction
 from dlrm.optimizers import AveragingOptimizer
 from dlrm.optimizers.weight_average import WeightAverage
+from dlrm.preconditioners import Preconditioner
 from sharding.comm.process_groups import Ranks
 from sharding.embedding import ShardedTables
 
@@ -31,6 +32,7 @@ class TrainingState:
     reduction: VarianceReduction | None
     ranks: Ranks
     average: WeightAverage | None = None
+    preconditioner: Preconditioner | None = None
 
     def collect(self, progress: RunProgress) -> dict[str, Any]:
         """Return the state in the form that torch.distributed.checkpoint takes; tensors are not copied.
@@ -46,6 +48,8 @@ class TrainingState:
         }
         if self.reduction is not None:
             state["variance_reduction"] = self.reduction.state_dict()
+        if self.preconditioner is not None:
+            state["preconditioner"] = self.preconditioner.state_dict()
         if self.average is not None:
             state[AVERAGE] = self.average.state_dict()
         return state

@@ -47,6 +47,7 @@ from dlrm.config.optimizers import (
     compute_peak_rate,
     is_averaging,
 )
+from dlrm.config.preconditioner import PreconditionerConfig
 from dlrm.config.presets import BATCH_FIELD, PRESETS, get_min_steps, list_scaling
 from dlrm.config.resources import COMPILE_FROM_SAMPLES, DnsLabel, DnsName, KubernetesConfig, ResourcesConfig
 from dlrm.config.schedule import ScheduleConfig

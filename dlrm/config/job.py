@@ -21,6 +21,7 @@ from dlrm.config.optimizers import (
     TableOptimizerConfig,
     TableOptimizerSpec,
 )
+from dlrm.config.preconditioner import PreconditionerConfig
 from dlrm.config.presets import PresetName, begin_record, fill_preset
 from dlrm.config.resources import NodeRange, ResourcesConfig
 from dlrm.config.run import RunConfig, RunSpec
@@ -68,6 +69,8 @@ class JobSpec(Config):
     scale, and no advice on the batch."""
     variance_reduction: Annotated[VarianceReductionConfig | None, FALSE_IS_NULL] = None
     """Variance reduction of the dense gradient; null or false: the optimizer uses the gradient as it is."""
+    preconditioner: Annotated[PreconditionerConfig | None, FALSE_IS_NULL] = None
+    """Preconditioner of the dense gradient, after variance reduction and before the optimizer; null or false: none."""
     dense_optimizer: DenseOptimizerSpec = DenseOptimizerSpec()
     table_optimizer: TableOptimizerSpec = TableOptimizerSpec()
     averaging: Annotated[AveragingConfig | None, FALSE_IS_NULL] = None
@@ -142,6 +145,13 @@ class JobSpec(Config):
         if sharding.transport == "network" and self.resources.gpus_per_worker:
             message = "the network transport keeps tables in the memory of CPUs, and these ranks have GPUs"
             raise invalid("sharding.transport", message, '"auto" or "torchrec"')
+        return self
+
+    @model_validator(mode="after")
+    def _check_preconditioner(self) -> Self:
+        if self.preconditioner is not None and self.dense_optimizer.name == "soap":
+            message = "soap preconditions the gradient itself, by factors of another kind"
+            raise invalid("preconditioner", message, "null, or another dense_optimizer.name")
         return self
 
     @model_validator(mode="after")

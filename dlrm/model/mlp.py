@@ -11,6 +11,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from dlrm.config import ModelConfig
+from dlrm.model.factors import FactorSlots, add_factors
 from dlrm.model.products import (
     apply_linear,
     compute_input_gradient,
@@ -25,6 +26,8 @@ class Linear(nn.Linear):
 
     square_slots: SquareSlots | None = None
     """Leaves that get the squared gradients of single samples in the backward pass; None: no squares."""
+    factor_slots: FactorSlots | None = None
+    """Leaves that get the factors of the Fisher matrix in the backward pass; None: no factors."""
 
     def __init__(self, num_inputs: int, num_outputs: int, *, bias: bool = True, is_activated: bool = False) -> None:
         """Make the layer. is_activated: whether a ReLU follows."""
@@ -34,9 +37,13 @@ class Linear(nn.Linear):
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         """Map [c, num_inputs] to [c, num_outputs]."""
         outputs = self._apply_layer(input)
-        if self.square_slots is None or not torch.is_grad_enabled():
+        if not torch.is_grad_enabled():
             return outputs
-        return add_squares(outputs, input, self.square_slots, is_activated=self.is_activated)
+        if self.square_slots is not None:
+            outputs = add_squares(outputs, input, self.square_slots, is_activated=self.is_activated)
+        if self.factor_slots is not None:
+            outputs = add_factors(outputs, input, self.factor_slots, is_activated=self.is_activated)
+        return outputs
 
     def _apply_layer(self, input: torch.Tensor) -> torch.Tensor:
         device = input.device.type

@@ -10,6 +10,9 @@ BACKWARD_FACTOR = 3
 REDUCTION_PER_PARAMETER = 2
 """Numbers that variance reduction keeps for a parameter: its variance, and its factor, smoothed over steps."""
 
+PRECONDITIONER_PER_FACTOR = 4
+"""Numbers that K-FAC keeps for an element of a factor: its sum, its last two values, and its inverse."""
+
 
 @dataclass(frozen=True)
 class DenseSize:
@@ -112,11 +115,11 @@ def count_sum_bytes(resolved: ResolvedJob, size: DenseSize) -> int:
 
 
 def _count_factor_numbers(job: JobSpec, size: DenseSize) -> int:
-    """Count the numbers that an optimizer keeps for whole matrices: two square ones for each side, if any."""
+    """Count the numbers that an optimizer or a preconditioner keeps for the sides of whole matrices, in square ones."""
+    sides = [side for matrix in size.matrices for side in matrix]
     max_dim = job.dense_optimizer.max_precondition_dim
-    if max_dim is None:
-        return 0
-    return sum(2 * side**2 for matrix in size.matrices for side in matrix if side <= max_dim)
+    in_optimizer = 0 if max_dim is None else sum(2 * side**2 for side in sides if side <= max_dim)
+    return in_optimizer + (0 if job.preconditioner is None else sum(PRECONDITIONER_PER_FACTOR * n**2 for n in sides))
 
 
 def _list_layers(num_inputs: int, widths: list[int]) -> list[tuple[int, int]]:

@@ -22,6 +22,7 @@ from dlrm.optimizers.weight_average import WeightAverage
 from dlrm.planning.machine_resources import describe_machine
 from dlrm.planning.request import make_checked_plan
 from dlrm.planning.sizes import make_tables
+from dlrm.preconditioners import Preconditioner, make_preconditioner
 from dlrm.train.chunk_graph import ChunkShape, CudaRecorder, GraphedChunk, Recorder
 from dlrm.train.dense_pass import ChunkPass, DensePass, EagerChunk
 from dlrm.train.profiler import PartClock
@@ -44,6 +45,7 @@ class Parts:
     tables: ShardedTables
     optimizer: Optimizer
     reduction: VarianceReduction | None
+    preconditioner: Preconditioner | None
     step: TrainingStep
     average: WeightAverage | None
     """Average of the weights; None if the job asks for none."""
@@ -114,6 +116,7 @@ def build_parts(
     gradients = _make_gradients(job, model, tables, ranks, has_halves=has_halves)
     layer_noise = LayerNoise([(name, parameter.numel()) for name, parameter in model.named_parameters()])
     reduction = _make_reduction(job, model, gradients, layer_noise.sizes)
+    preconditioner = None if job.preconditioner is None else make_preconditioner(job.preconditioner, model, ranks)
     estimator = make_estimator(resolved, model, gradients, has_halves=has_halves)
     eager = EagerChunk(PartClock(), model, is_bf16=job.precision == "bf16")
     run_chunk: ChunkPass = eager
@@ -123,7 +126,14 @@ def build_parts(
         shape = ChunkShape(resolved.chunk_size, schema.num_dense, len(schema.features), job.model.embedding_dim)
         is_compiled = _is_compiled(job, rows)
         run_chunk = GraphedChunk(
-            eager, estimator, gradients, shape, recorder, is_compiled=is_compiled, tell_fallback=tell_fallback
+            eager,
+            estimator,
+            gradients,
+            shape,
+            recorder,
+            is_compiled=is_compiled,
+            tell_fallback=tell_fallback,
+            is_unrecorded=lambda: preconditioner is not None and preconditioner.is_measuring,
         )
     step = TrainingStep(
         dense_pass=DensePass(run_chunk, estimator, chunk_size=resolved.chunk_size),
@@ -131,6 +141,7 @@ def build_parts(
         gradients=gradients,
         optimizer=optimizer,
         reduction=reduction,
+        preconditioner=preconditioner,
         layer_noise=layer_noise,
         ranks=ranks,
         full_rows=compute_full_rows(job.batch.global_size, rows.num_rows),
@@ -139,7 +150,8 @@ def build_parts(
         clock=eager.clock,
         memory=SampleMemory(optimizer) if job.dense_optimizer.memory == "samples" else None,
     )
-    return Parts(model, tables, optimizer, reduction, step, _make_average(job, model, tables, ranks, rows))
+    average = _make_average(job, model, tables, ranks, rows)
+    return Parts(model, tables, optimizer, reduction, preconditioner, step, average)
 
 
 def _is_compiled(job: JobConfig, rows: TrainRows) -> bool:

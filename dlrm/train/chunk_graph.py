@@ -125,13 +125,15 @@ class GraphedChunk:
         *,
         is_compiled: bool,
         tell_fallback: Callable[[str], None],
+        is_unrecorded: Callable[[], bool] = lambda: False,
     ) -> None:
         """Allocate what graphs read and write.
 
         eager: the same pass without graphs. gradients: of its model. is_compiled: have torch.compile make the kernels;
         if it cannot, graphs have the eager ones. tell_fallback: called with the reason if compiled graphs, or graphs,
-        are not possible.
+        are not possible. is_unrecorded: whether the pass of this batch does more than graphs have recorded.
         """
+        self._is_unrecorded = is_unrecorded
         self._eager, self._estimator, self._gradients, self._recorder = eager, estimator, gradients, recorder
         self._tell_fallback = tell_fallback
         model = eager.model
@@ -157,7 +159,7 @@ class GraphedChunk:
     def __call__(
         self, batch: DeviceBatch, pooled: PooledBatch, start: int, end: int, to_scaled_mean: float
     ) -> torch.Tensor:
-        if not self._candidates:
+        if not self._candidates or self._is_unrecorded():
             return self._eager(batch, pooled, start, end, to_scaled_mean)
         variant = _Variant(self._round_up(end - start), self._estimator.is_adding_squares)
         self._set_factor(pooled, to_scaled_mean)

@@ -55,7 +55,9 @@ def open_trainer(context: RunContext, dataset: Dataset, identity: RunIdentity) -
     parts = build_parts(
         resolved, dataset.schema, planned.plan, ranks, _describe_rows(dataset), tell_fallback=tell_fallback
     )
-    state = TrainingState(parts.model, parts.tables, parts.optimizer, parts.reduction, ranks, parts.average)
+    state = TrainingState(
+        parts.model, parts.tables, parts.optimizer, parts.reduction, ranks, parts.average, parts.preconditioner
+    )
     restored = _restore(context, state, identity)
     if restored is None:
         set_output_bias(parts.model, dataset.train_label_rate)

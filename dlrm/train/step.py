@@ -12,6 +12,7 @@ from dlrm.gradient_stats.estimator import Share
 from dlrm.gradient_stats.layer_noise import LayerNoise
 from dlrm.gradient_stats.variance_reduction import VarianceReduction
 from dlrm.optimizers import SampleMemory, StepRates, set_average_weight, set_batch_fraction, set_learning_rate
+from dlrm.preconditioners import Preconditioner
 from dlrm.train.batch import DeviceBatch
 from dlrm.train.dense_pass import DensePass
 from dlrm.train.measurement import Readback, StepMeasurement, start_readback
@@ -48,7 +49,9 @@ class TrainingStep:
     gradients: GradientBuffer
     optimizer: Optimizer
     reduction: VarianceReduction | None
-    """Preconditioner of the dense gradient."""
+    """Scaling of the dense gradient by its signal-to-noise ratio."""
+    preconditioner: Preconditioner | None
+    """Change of the dense gradient after that; None if absent."""
     layer_noise: LayerNoise
     ranks: Ranks
     full_rows: int
@@ -89,6 +92,8 @@ class TrainingStep:
         with self.clock.part("lookup"):
             handle = handle or self.start_input_dist(batch)
             pooled = self.tables.lookup(handle, self.full_rows, rates.table)
+        if self.preconditioner is not None:
+            self.preconditioner.begin_batch(is_full=batch.num_valid >= self.full_rows)
         is_first = self.reduction is not None and not self.reduction.is_initialised
         loss_sum = self.dense_pass(batch, pooled, self._make_share(batch), divisor, is_whole=is_first)
         with self.clock.part("agree"):
@@ -133,6 +138,8 @@ class TrainingStep:
             set_average_weight(self.optimizer, rates.average_weight)
             self._set_growth(rates.growth)
             clipped = None if self.reduction is None else self.reduction.precondition(moments, batch.index)
+            if self.preconditioner is not None:
+                self.preconditioner.precondition(batch.num_valid, self.mean_weight, rates.dense)
             self.optimizer.step()
             if self.reduction is not None:
                 self.reduction.finish_update()

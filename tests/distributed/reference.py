@@ -128,15 +128,16 @@ class ReferenceModel:
         however few rows are valid.
         """
         n, full = batch.num_valid, len(batch.labels)
-        logits = self.model(torch.from_numpy(batch.dense)[:n].double(), self._pool(batch)[:n])
+        logits = self.model(torch.from_numpy(batch.dense)[:n].double(), self.pool(batch)[:n])
         weights = None if batch.weights is None else torch.from_numpy(batch.weights)[:n].double()
         labels = torch.from_numpy(batch.labels)[:n].double()
         loss_sum = F.binary_cross_entropy_with_logits(logits, labels, weight=weights, reduction="sum")
         parameters = list(self.model.parameters())
         pushed = loss_sum / (full * self._mean_weight)
         gradients = torch.autograd.grad(pushed, [*parameters, *self.tables.values()])
+        dense = self.precondition(batch, list(gradients[: len(parameters)]), dense_rate)
         with torch.no_grad():
-            for parameter, gradient in zip(parameters, gradients, strict=False):
+            for parameter, gradient in zip(parameters, dense, strict=True):
                 parameter.sub_(dense_rate * gradient)
             for (name, table), gradient in zip(self.tables.items(), gradients[len(parameters) :], strict=True):
                 if self._is_adagrad:
@@ -148,7 +149,12 @@ class ReferenceModel:
                 table.sub_(table_rate * gradient)
         return loss_sum.item() / (n * self._mean_weight)
 
-    def _pool(self, batch: GlobalBatch) -> torch.Tensor:
+    def precondition(self, batch: GlobalBatch, gradients: list[torch.Tensor], rate: float) -> list[torch.Tensor]:
+        """Return what to step by in the place of the gradients of the dense parameters."""
+        del batch, rate
+        return gradients
+
+    def pool(self, batch: GlobalBatch) -> torch.Tensor:
         """[B, F, D]"""
         shape = len(batch.labels), self._config.embedding_dim
         pooled = [torch.zeros(len(batch.labels), 0, shape[1], dtype=torch.float64)]

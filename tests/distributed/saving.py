@@ -70,7 +70,9 @@ def resume_run(
     ranks: Ranks, directory: Path, setting: TrainingSetting, settings: SaveSettings = NEVER_SAVE
 ) -> ResumedRun:
     parts = setting.build_parts(ranks)
-    state = TrainingState(parts.model, parts.tables, parts.optimizer, parts.reduction, ranks, parts.average)
+    state = TrainingState(
+        parts.model, parts.tables, parts.optimizer, parts.reduction, ranks, parts.average, parts.preconditioner
+    )
     reporter = Reporter(AttemptDirectory(directory / "attempt-1"), ranks.rank)
     identity = make_identity(setting, ranks.world_size)
     run = RunDirectory(directory)

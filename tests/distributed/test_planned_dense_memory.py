@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from dlrm.config import AveragingConfig, MomentsConfig, VarianceReductionConfig
+from dlrm.config import AveragingConfig, MomentsConfig, PreconditionerConfig, VarianceReductionConfig
 from dlrm.optimizers import StepRates
 from dlrm.planning.dense_size import count_dense_size, count_parameter_bytes
 from dlrm.train.batch import to_device
@@ -18,7 +18,8 @@ from tests.sharding.tensor_memory import storage_bytes
 def count_dense_bytes(ranks: Ranks, setting: TrainingSetting, batches: list[GlobalBatch]) -> int:
     """Count the bytes of the dense part that stay after some steps.
 
-    These are parameters, their average, gradient sums, and the state of optimizer, moments and variance reduction.
+    These are parameters, their average, gradient sums, and the state of optimizer, moments, variance reduction and
+    preconditioner.
     """
     # Plans count the additional sum of moments, which data with several shuffle windows needs.
     parts = setting.build_parts(ranks, num_windows=2)
@@ -30,6 +31,10 @@ def count_dense_bytes(ranks: Ranks, setting: TrainingSetting, batches: list[Glob
     for keeper in (parts.step.gradients, parts.step.dense_pass.estimator):
         kept += [tensor for tensor in vars(keeper).values() if isinstance(tensor, torch.Tensor)]
     kept += parts.reduction.state_dict().values() if parts.reduction else []
+    if parts.preconditioner:
+        of_layers = [state for state in parts.preconditioner.state_dict().values() if isinstance(state, dict)]
+        kept += [tensor for state in of_layers for name, tensor in state.items() if not name.endswith("intervals")]
+        kept.append(parts.preconditioner._sums)
     kept += parts.average.state_dict()["dense"].values() if parts.average else []
     if isinstance(parts.step.gradients._all_reducer, SharedMemoryAllReduce):
         kept.append(parts.step.gradients._all_reducer._summed_parts[ranks.rank])
@@ -53,10 +58,16 @@ def test_a_plan_counts_the_bytes_of_the_dense_part_that_a_run_keeps(
     rank_pools: RankPools, moments: MomentsConfig | None, is_reduced: bool, optimizer: str, world_size: int
 ):
     reduction = VarianceReductionConfig() if is_reduced else None
-    # Averaged in one of the cases.
+    # Averaged and preconditioned in one of the cases.
     averaging = AveragingConfig() if is_reduced and optimizer == "nadamw" else None
     setting = TrainingSetting(
-        256, 64, moments=moments, variance_reduction=reduction, dense_optimizer=optimizer, averaging=averaging
+        256,
+        64,
+        moments=moments,
+        variance_reduction=reduction,
+        dense_optimizer=optimizer,
+        averaging=averaging,
+        preconditioner=PreconditionerConfig() if averaging else None,
     )
     batches = draw_batches(2, 256, [rows for _, rows in setting.table_rows])
     kept: list[int] = rank_pools.of(world_size).run(count_dense_bytes, setting, batches)

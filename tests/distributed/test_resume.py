@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from dlrm.config import AveragingConfig, MomentsConfig, VarianceReductionConfig
+from dlrm.config import AveragingConfig, MomentsConfig, PreconditionerConfig, VarianceReductionConfig
 from dlrm.config.optimizers import CowClipConfig
 from tests.distributed.reference import draw_batches
 from tests.distributed.saving import PartialRun, train_up_to
@@ -38,6 +38,7 @@ NADAMW = TrainingSetting(
     moments=MomentsConfig(every=2),
 )
 SOAP = replace(NADAMW, dense_optimizer="soap", averaging=AveragingConfig(half_life_fraction=1.0))
+NATURAL = replace(NADAMW, preconditioner=PreconditionerConfig())
 SCHEDULE_FREE = replace(NADAMW, dense_optimizer="schedule_free")
 AVERAGED = replace(ADAGRAD, averaging=AveragingConfig(half_life_fraction=1.0))
 """The half-life is a batch, of which the data of these tests has one."""
@@ -52,7 +53,7 @@ def draw_setting_batches(setting: TrainingSetting, number: int):
 
 @pytest.mark.parametrize(
     "setting",
-    [ADAGRAD, SGD, REDUCED, REDUCED_VARIANCE, NADAMW, SOAP, SCHEDULE_FREE, AVERAGED, CLIPPED, ACCUMULATED],
+    [ADAGRAD, SGD, REDUCED, REDUCED_VARIANCE, NADAMW, SOAP, NATURAL, SCHEDULE_FREE, AVERAGED, CLIPPED, ACCUMULATED],
     ids=[
         "adagrad and adam",
         "sgd",
@@ -60,6 +61,7 @@ def draw_setting_batches(setting: TrainingSetting, number: int):
         "lamb with variance reduction",
         "nadamw, smoothed",
         "soap, smoothed and averaged",
+        "kfac with variance reduction",
         "schedule_free, smoothed",
         "averaged",
         "clipped, by counts",

@@ -11,6 +11,7 @@ from dlrm.config import (
     JobConfig,
     ModelConfig,
     MomentsConfig,
+    PreconditionerConfig,
     ResolvedJob,
     VarianceReductionConfig,
     resolve,
@@ -51,6 +52,7 @@ class TrainingSetting:
     num_dense: int = NUM_DENSE
     moments: MomentsConfig | None = None
     variance_reduction: VarianceReductionConfig | None = None
+    preconditioner: PreconditionerConfig | None = None
     averaging: AveragingConfig | None = None
     cowclip: CowClipConfig | None = None
     count_exponent: float = 0.0
@@ -75,6 +77,7 @@ class TrainingSetting:
             "sharding": {"plan": self.plan, "exchange_dtype": self.exchange_dtype, "transport": self.transport},
             "moments": self.moments and self.moments.model_dump(),
             "variance_reduction": self.variance_reduction and self.variance_reduction.model_dump(),
+            "preconditioner": self.preconditioner and self.preconditioner.model_dump(),
             "averaging": self.averaging and self.averaging.model_dump(),
             "precision": self.precision,
             "run": {"seed": self.seed},

@@ -1,0 +1,26 @@
+"""Preconditioners of the dense gradient, which change it between the backward pass and the optimizer."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from dlrm.config.base import Config, Positive
+
+
+class PreconditionerConfig(Config):
+    """A preconditioner of the dense gradient, before any of the optimizers."""
+
+    name: Literal["kfac"] = "kfac"
+    """Name of the preconditioner. kfac: the natural gradient by Kronecker factors of the Fisher matrix of each linear
+    layer (Martens and Grosse 2015, arXiv 1503.05671), with stale factors (Osawa et al. 2020, SP-NGD, arXiv
+    2002.06015)."""
+    damping: Positive = 1e-3
+    """Value added to the eigenvalues of the Fisher matrix, in units of the squared gradient of the loss of one sample:
+    the larger, the nearer to the gradient itself."""
+    max_change: float = Field(default=0.1, ge=0.0, le=1.0)
+    """Largest relative change of a factor, in the Frobenius norm, after which it is computed anew less often. 0: at
+    every step."""
+    max_divergence: Positive | None = 1e-3
+    """Largest Kullback-Leibler divergence between the predictions before and after a step of SGD along the
+    preconditioned gradient, by the factors; longer steps are shortened to it (Ba et al. 2017, section 5). null: no
+    limit."""
