@@ -120,9 +120,9 @@ class Kfac:
 class Factor:
     """A factor [n, n], its inverse, and when it is due to be computed anew.
 
-    A new factor is near an older one if it differs by less than `max_change`. If it is near the last one, it is kept for
-    as many batches as that; if near the last two, for as many as both together; if near none, for half as many as the
-    last one (Osawa et al. 2020, algorithm 2).
+    A new factor is near an older one if it differs by less than `max_change`. If it is near the last one, it is kept
+    for as many batches as that; if near the last two, for as many as both together; if near none, for half as many as
+    the last one (Osawa et al. 2020, stale statistics).
     """
 
     def __init__(self, sums: torch.Tensor) -> None:

@@ -18,7 +18,6 @@ from tests.rank_pool.pool import RankPools
 DAMPING = 0.01
 KFAC = PreconditionerConfig(damping=DAMPING, max_change=0.0)
 SETTING = TrainingSetting(256, 64, "sgd", dense_rate=0.05, table_rate=0.1, preconditioner=KFAC)
-WEIGHTED = replace(SETTING, mean_weight=2.0)
 DCN = ModelConfig(
     architecture="dcn_v2", embedding_dim=8, bottom_mlp=[16, 8], top_mlp=[16, 1], cross_layers=2, cross_rank=4
 )
