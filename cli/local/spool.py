@@ -13,6 +13,7 @@ from dlrm.record import (
     DECIDED,
     ENDED_EARLY,
     FEWER_NODES,
+    WARMUP_ENDED,
     WARNINGS,
     AttemptDirectory,
     EvaluationReport,
@@ -83,7 +84,7 @@ class SpoolProgress:
         return self._progress
 
     def _handle_event(self, event: EventReport) -> None:
-        if event.name in (RESUMED, BATCH_GROWN, FEWER_NODES, ENDED_EARLY, BEST_MODEL, BLENDED):
+        if event.name in (RESUMED, BATCH_GROWN, WARMUP_ENDED, FEWER_NODES, ENDED_EARLY, BEST_MODEL, BLENDED):
             self._on_line(event.message)
         elif event.name == DECIDED:
             for decision in event.details["decisions"]:

@@ -262,6 +262,11 @@ def _derive_schedule_numbers(
     name: str, optimizer: DenseOptimizerConfig | TableOptimizerConfig, batch: BatchConfig
 ) -> list[DerivedNumber]:
     schedule, first, last = optimizer.schedule, batch.first_size, batch.global_size
+    if schedule.autowu is not None:
+        reason = "schedule.autowu: at most; the rate at which the training loss is least"
+        return [
+            DerivedNumber(name=f"{name}_peak_learning_rate", value=schedule.autowu.last_rate, unit="", reason=reason)
+        ]
     length = f"warmup_fraction {schedule.warmup_fraction:g}"
     if schedule.scaling == "legw":
         length += f" at {schedule.base_batch} samples, scaling legw, to {first}"

@@ -164,6 +164,9 @@ class DenseOptimizerSpec(Config):
         if self.is_averaging and self.schedule.decay != "constant":
             message = f"{self.name} averages the weights at a constant rate, in the place of a decay"
             raise invalid("schedule.decay", message, '"constant", or another optimizer')
+        if self.is_averaging and self.schedule.autowu is not None:
+            message = f"{self.name} weights its average by the peak rate, which autowu does not know beforehand"
+            raise invalid("schedule.autowu", message, "null, or another optimizer")
         for field in sorted(_OPTIMIZER_FIELDS - SETTINGS[self.name].keys()):
             if getattr(self, field) is not None:
                 optimizers = " or ".join(name for name, settings in SETTINGS.items() if field in settings)
@@ -228,6 +231,9 @@ class TableOptimizerSpec(Config):
 
     @model_validator(mode="after")
     def _check_fields(self) -> Self:
+        if self.schedule.autowu is not None:
+            message = "the tables learn at a rate of their own"
+            raise invalid("schedule.autowu", message, "null; dense_optimizer.schedule.autowu finds the dense rate")
         if self.cowclip is not None and self.name != "rowwise_adagrad":
             message = f"clips whole rows, but {self.name} allows plans that split rows"
             raise invalid("cowclip", message, "null, or table_optimizer.name rowwise_adagrad")
@@ -287,7 +293,9 @@ def get_noise_rule(name: str) -> NoiseRule:
 
 
 def compute_peak_rate(optimizer: DenseOptimizerConfig | TableOptimizerConfig, global_size: int) -> float:
-    """Compute the largest rate of the schedule at a batch of `global_size` samples."""
+    """Compute the largest rate of the schedule at a batch of `global_size` samples: with autowu, at most."""
+    if optimizer.schedule.autowu is not None:
+        return optimizer.schedule.autowu.last_rate
     return optimizer.learning_rate * optimizer.schedule.scale(global_size, get_noise_rule(optimizer.name))
 
 

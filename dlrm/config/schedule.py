@@ -1,11 +1,12 @@
 """Learning-rate schedules: functions of the step and the batch, with lengths as fractions of the run."""
 
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
 from dlrm.config import curves
-from dlrm.config.base import Config, fill_defaults
+from dlrm.config.autowu import AutoWarmupConfig
+from dlrm.config.base import FALSE_IS_NULL, Config, fill_defaults
 from dlrm.config.batch import BatchSize
 from dlrm.config.curves import MAX_WARMUP, Decay, NoiseRule, Scaling
 from dlrm.config.errors import invalid
@@ -36,6 +37,9 @@ class ScheduleConfig(Config):
     noise_scale: float | None = Field(default=None, ge=1e-6, le=1e15)
     """Number of samples of the noise scale that scaling noise goes by, such as an earlier run reports at its end. null
     for the other scalings."""
+    autowu: Annotated[AutoWarmupConfig | None, FALSE_IS_NULL] = None
+    """Warm-up that ends by the training loss, of the dense parameters: it finds the learning rate itself, so that
+    `learning_rate`, `scaling` and `warmup_fraction` have no effect. null or false: none."""
 
     @model_validator(mode="before")
     @classmethod

@@ -2,7 +2,15 @@
 
 from dataclasses import dataclass
 
-from dlrm.config import BatchStage, DenseOptimizerConfig, JobConfig, TableOptimizerConfig, compute_peak_rate
+from dlrm.config import (
+    BatchStage,
+    DenseOptimizerConfig,
+    JobConfig,
+    ScheduleConfig,
+    TableOptimizerConfig,
+    compute_peak_rate,
+)
+from dlrm.optimizers.auto_warmup import AutoWarmup
 
 
 @dataclass(frozen=True)
@@ -32,6 +40,8 @@ class LearningRates:
     the rates of other steps only in proportion to its size."""
     first: BatchStage
     """Batches that the run begins with."""
+    warmup: AutoWarmup | None = None
+    """Warm-up of the dense parameters that finds the rate; None if absent."""
 
     def at(self, num_samples: int, stage: BatchStage) -> StepRates:
         """Compute the rates of a step of `stage`. num_samples: rows consumed before it."""
@@ -39,18 +49,35 @@ class LearningRates:
         first_peak, peak = (compute_peak_rate(dense, size) for size in (self.first.global_size, stage.global_size))
         growth = stage.full_rows / self.first.full_rows
         return StepRates(
-            dense=self._compute_rate(dense, num_samples, stage),
+            dense=self._compute_dense_rate(num_samples, stage),
             table=self._compute_rate(self.job.table_optimizer, num_samples, stage),
             growth=growth,
             average_weight=growth * (first_peak / peak) ** 2,
         )
 
+    def _compute_dense_rate(self, num_samples: int, stage: BatchStage) -> float:
+        optimizer = self.job.dense_optimizer
+        if self.warmup is None:
+            return self._compute_rate(optimizer, num_samples, stage)
+        found = self.warmup.state
+        if found.rate is None or found.ended_at is None:
+            return self.warmup.compute_rate(num_samples)
+        return found.rate * self._compute_factor(
+            optimizer.schedule, num_samples, stage, found.ended_at / stage.full_rows
+        )
+
     def _compute_rate(
         self, optimizer: DenseOptimizerConfig | TableOptimizerConfig, num_samples: int, stage: BatchStage
     ) -> float:
-        schedule, first, full_rows = optimizer.schedule, self.first, stage.full_rows
+        schedule, first = optimizer.schedule, self.first
         num_first_steps = schedule.count_warmup_steps(self.num_run_rows / first.full_rows, first.global_size)
-        num_warmup_steps = num_first_steps * first.full_rows / full_rows
-        num_steps, first_step = self.num_run_rows / full_rows, first.full_rows / full_rows
-        factor = schedule.factor(num_samples / full_rows, num_steps, num_warmup_steps, first_step)
+        num_warmup_steps = num_first_steps * first.full_rows / stage.full_rows
+        factor = self._compute_factor(schedule, num_samples, stage, num_warmup_steps)
         return compute_peak_rate(optimizer, stage.global_size) * factor
+
+    def _compute_factor(
+        self, schedule: ScheduleConfig, num_samples: int, stage: BatchStage, num_warmup_steps: float
+    ) -> float:
+        full_rows = stage.full_rows
+        num_steps, first_step = self.num_run_rows / full_rows, self.first.full_rows / full_rows
+        return schedule.factor(num_samples / full_rows, num_steps, num_warmup_steps, first_step)

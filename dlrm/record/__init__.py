@@ -47,6 +47,7 @@ from dlrm.record.event_names import (
     UPLOAD_RECOVERED,
     UPLOADED,
     UPLOADS_LEFT,
+    WARMUP_ENDED,
     WARNINGS,
 )
 from dlrm.record.file_reports import (

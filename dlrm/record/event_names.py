@@ -13,6 +13,9 @@ AVERAGES_WEIGHTS = "averages_weights"
 BATCH_GROWN = "batch_grown"
 """Name of the event that steps have a larger batch from here on."""
 
+WARMUP_ENDED = "warmup_ended"
+"""Name of the event that a warm-up has ended by the training loss, at a learning rate found by it."""
+
 TABLES_RESET = "tables_reset"
 """Name of the event that an epoch begins with newly drawn tables."""
 

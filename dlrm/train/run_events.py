@@ -17,6 +17,7 @@ from dlrm.gradient_stats.batch_advice import (
     get_settled_noise,
 )
 from dlrm.gradient_stats.noise import MIN_MEASUREMENTS, NoiseInterval
+from dlrm.optimizers.auto_warmup import WarmupState
 from dlrm.optimizers.weight_average import WeightAverage
 from dlrm.planning.machine_resources import check_precision
 from dlrm.planning.shortages import check_epoch, check_evaluation_rows, check_growth, check_steps
@@ -31,6 +32,7 @@ from dlrm.record import (
     ONE_LABEL,
     PLAN,
     STEP_PARTS,
+    WARMUP_ENDED,
     BatchAdvice,
     EvaluationSource,
     format_auc,
@@ -170,6 +172,17 @@ def report_growth(reporter: Reporter, progress: RunProgress, global_size: int) -
         global_size=global_size,
         noise_scale=progress.noise.noise_scale,
         noise_scale_low=None if interval is None else interval.low,
+    )
+
+
+def report_warmup(reporter: Reporter, progress: RunProgress, found: WarmupState) -> None:
+    """Report that a warm-up has ended by the training loss."""
+    reporter.event(
+        WARMUP_ENDED,
+        f"the warm-up ends after step {progress.step:,}: the training loss was least at a learning rate of "
+        f"{found.rate:.3g}, from which it decays",
+        step=progress.step,
+        learning_rate=found.rate,
     )
 
 

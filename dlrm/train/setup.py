@@ -19,6 +19,7 @@ from dlrm.data.rows import RowSource
 from dlrm.data.split import sample_train_rows
 from dlrm.model import set_output_bias
 from dlrm.optimizers import LearningRates
+from dlrm.optimizers.auto_warmup import AutoWarmup, WarmupState
 from dlrm.record import GRAPHS_NOT_USED
 from dlrm.train.build import Parts, PlannedTables, TrainRows, build_parts, plan_tables
 from dlrm.train.context import RunContext
@@ -31,6 +32,7 @@ from dlrm.train.run_events import (
     report_data_and_plan,
     report_decisions,
     report_length,
+    report_warmup,
     report_warnings,
 )
 from dlrm.train.stages import StageSequence
@@ -99,7 +101,9 @@ def _make_trainer(
         evaluate=make_evaluator(dataset.evaluation, "evaluation rows"),
         validate=None if dataset.validation is None else make_evaluator(dataset.validation, "validation rows"),
         measure_train=None if train_sample is None else make_evaluator(train_sample, "training rows"),
-        rates=LearningRates(resolved.job, stages.num_run_rows, stages.stages[0]),
+        rates=LearningRates(
+            resolved.job, stages.num_run_rows, stages.stages[0], _make_warmup(context, progress, stages.num_run_rows)
+        ),
         reporter=context.reporter,
         stop=context.stop,
         saver=saver,
@@ -115,6 +119,15 @@ def _make_trainer(
         before_batch=make_table_reset(parts, progress, context, dataset.train.num_rows),
         profiler=make_profiler(context.profile, ranks, parts.step.clock, stages.least_steps_left),
     )
+
+
+def _make_warmup(context: RunContext, progress: RunProgress, num_run_rows: int) -> AutoWarmup | None:
+    config = context.resolved.job.dense_optimizer.schedule.autowu
+    if config is None:
+        return None
+    progress.warmup = progress.warmup or WarmupState()
+    tell = partial(report_warmup, context.reporter, progress)
+    return AutoWarmup(config, progress.warmup, num_run_rows, context.ranks, tell)
 
 
 def _plan_on_rank0(context: RunContext, dataset: Dataset) -> PlannedTables:

@@ -104,6 +104,8 @@ class Trainer:
                 rates = self.rates.at(progress.num_samples, stage)
                 vote = StepVote(self.stop.is_requested, self.saver.is_ready)
                 result = step(batch, rates, vote, handle)
+                if self.rates.warmup is not None:
+                    self.rates.warmup.observe(result.loss, progress.num_samples)
                 self._update_average(progress.num_samples + batch.num_valid)
                 self._end_step(result, rates, batch.num_valid, time.monotonic() - started)
                 if result.is_stop_requested:
