@@ -37,6 +37,11 @@ REDUCTIONS: dict[str, dict[str, Any]] = {
 
 default: variance reduction and moments with their defaults; exact: moments of all samples; groups: moments of groups.
 """
+METHODS: dict[str, dict[str, Any]] = REDUCTIONS | {
+    "kfac": {"moments": None, "preconditioner": {}},
+    "kfac, every step": {"moments": None, "preconditioner": {"max_change": 0.0}},
+}
+"""Sections of a job document, by method for large batches."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +84,7 @@ class Shape:
         )
 
     def with_reduction(self, reduction: str) -> Self:
-        """Return the same shape with `reduction`, a key of `REDUCTIONS`."""
+        """Return the same shape with `reduction`, a key of `METHODS`."""
         return replace(self, reduction=reduction)
 
     @property
@@ -98,7 +103,7 @@ class Shape:
             "sharding": {"exchange_dtype": self.exchange_dtype, "transport": self.transport},
             "precision": "bf16" if self.precision == "bf16" else "fp32",
             "resources": {"workers_per_node": self.world_size, "gpus_per_worker": int(self.device == "cuda")},
-            **REDUCTIONS[self.reduction],
+            **METHODS[self.reduction],
         }
         return resolve(parse_job(document))
 

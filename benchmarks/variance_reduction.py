@@ -1,4 +1,4 @@
-"""Cost of variance reduction for a step: `python -m benchmarks.variance_reduction`.
+"""Cost of variance reduction, and of other methods, for a step: `python -m benchmarks.variance_reduction`.
 
 Steps without it and with each kind of it take turns in the same processes, on the same batches. Each kind is compared
 with the step without it of the same round: the speed of a shared machine varies, but hardly within a round. If both
@@ -14,13 +14,13 @@ from dataclasses import dataclass
 import torch.distributed as dist
 
 from benchmarks.devices import synchronize
-from benchmarks.training import RATES, REDUCTIONS, Shape, add_shape_options, run_on_ranks
+from benchmarks.training import METHODS, RATES, Shape, add_shape_options, run_on_ranks
 from dlrm.train.batch import DeviceBatch
 from dlrm.train.step import TrainingStep
 from sharding.comm.process_groups import Ranks
 
 NUM_WARM = 2
-WITHOUT, *KINDS = REDUCTIONS
+WITHOUT, *KINDS = METHODS
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def _format_table(shape: Shape, rounds: list[dict[str, Seconds]]) -> str:
         f"| {' | '.join(head)} |",
         "|---" * len(head) + "|",
     ]
-    for kind in (kind for kind in REDUCTIONS if kind in rounds[0]):
+    for kind in (kind for kind in METHODS if kind in rounds[0]):
         pairs = [(seconds_by_kind[kind], seconds_by_kind[WITHOUT]) for seconds_by_kind in rounds]
         ratios = [ours.wall / base.wall for ours, base in pairs]
         figures = [

@@ -29,6 +29,8 @@ class Share:
     """Whether moments of this batch are measured; never of the short one at the end of a run."""
     halves: BlockHalves | None = None
     """Blocks of the data that the GLOBAL batch draws on; None if it draws on all of them."""
+    is_full: bool = True
+    """Whether the GLOBAL batch has as many valid samples as it should; not the short one at the end of a run."""
 
     def count_among_first(self, count: int) -> int:
         """Count the samples of this share among the first `count` of the global batch."""

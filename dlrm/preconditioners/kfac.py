@@ -13,6 +13,7 @@ import torch.distributed as dist
 from torch import nn
 
 from dlrm.config import PreconditionerConfig
+from dlrm.gradient_stats.estimator import Share
 from dlrm.model.factors import FactorSlots
 from dlrm.model.mlp import Linear
 from dlrm.model.squares import make_slot
@@ -50,25 +51,35 @@ class Kfac:
         }
         self._num_batches = torch.zeros((), dtype=torch.int64)
         """Number of full batches so far, but for dropped ones."""
-        self._is_full = False
+        self._due: list[_Layer] = []
+        """Layers whose factors are measured in this batch."""
+        self._num_measured = 0
+        """Number of samples that the factors of this batch are measured on, over all ranks; 0 of a short batch."""
 
     @property
     def is_measuring(self) -> bool:
         return any(layer.linear.factor_slots is not None for layer in self._layers.values())
 
-    def begin_batch(self, *, is_full: bool) -> None:
+    def begin_batch(self, share: Share) -> int:
         """Have the layers whose factors are due add them up in their backward passes."""
-        self._is_full = is_full
-        for layer in self._layers.values():
-            layer.linear.factor_slots = layer.slots if is_full and layer.is_due(int(self._num_batches)) else None
-        if self.is_measuring:
+        self._num_measured = min(self._config.num_samples, share.num_valid) if share.is_full else 0
+        self._due = [layer for layer in self._layers.values() if share.is_full and layer.is_due(int(self._num_batches))]
+        for layer in self._due:
+            layer.linear.factor_slots = layer.slots
+        if self._due:
             self._sums.zero_()
+        return share.count_among_first(self._num_measured)
+
+    def end_measuring(self) -> None:
+        for layer in self._due:
+            layer.linear.factor_slots = None
 
     @torch.no_grad()
-    def precondition(self, num_samples: int, mean_weight: float, learning_rate: float) -> None:
-        if self.is_measuring:
-            self._update_factors(num_samples, mean_weight)
-        self._num_batches += self._is_full
+    def precondition(self, mean_weight: float, learning_rate: float) -> None:
+        self.end_measuring()
+        if self._due:
+            self._update_factors(mean_weight)
+        self._num_batches += self._num_measured > 0
         pairs = [pair for layer in self._layers.values() for pair in layer.precondition(self._config.damping)]
         if not pairs:
             return
@@ -83,7 +94,7 @@ class Kfac:
             for name, layer in self._layers.items()
         }
 
-    def _update_factors(self, num_samples: int, mean_weight: float) -> None:
+    def _update_factors(self, mean_weight: float) -> None:
         """Take in the factors of this batch that are due, and invert all factors of their layers."""
         sent_bytes = count_all_reduced_bytes(self._sums, self._ranks.world_size)
         work = dist.all_reduce(self._sums, group=self._ranks.dense_group, async_op=True)
@@ -93,13 +104,13 @@ class Kfac:
         # The gradient was finite; a square of it need not be.
         if not math.isfinite(self._sums.sum()):
             return
-        due = [layer for layer in self._layers.values() if layer.is_due(number)]
-        for layer in due:
-            layer.inputs.take(1.0 / num_samples, number, self._config.max_change)
-            layer.outputs.take(1.0 / (num_samples * mean_weight**2), number, self._config.max_change)
+        scale = 1.0 / self._num_measured
+        for layer in self._due:
+            layer.inputs.take(scale, number, self._config.max_change)
+            layer.outputs.take(scale / mean_weight**2, number, self._config.max_change)
             if layer.owner == self._ranks.rank:
                 layer.invert(self._config.damping)
-        for layer in due:
+        for layer in self._due:
             for factor in (layer.inputs, layer.outputs):
                 dist.broadcast(factor.inverse, layer.owner, group=self._ranks.dense_group)
 

@@ -2,6 +2,8 @@
 
 from typing import Any, Protocol
 
+from dlrm.gradient_stats.estimator import Share
+
 
 class Preconditioner(Protocol):
     """Change of the dense gradient before the optimizer uses it, the same on every rank."""
@@ -11,14 +13,18 @@ class Preconditioner(Protocol):
         """Whether the backward pass of this batch collects what the preconditioner needs."""
         ...
 
-    def begin_batch(self, *, is_full: bool) -> None:
-        """Prepare for the backward pass of a batch. is_full: False for a short batch at the end of a run."""
+    def begin_batch(self, share: Share) -> int:
+        """Prepare for the backward pass of a batch, and return after how many samples of the share to end measuring."""
         ...
 
-    def precondition(self, num_samples: int, mean_weight: float, learning_rate: float) -> None:
+    def end_measuring(self) -> None:
+        """Collect nothing from the samples that follow in this batch."""
+        ...
+
+    def precondition(self, mean_weight: float, learning_rate: float) -> None:
         """Change the mean gradient, in the parameters' `.grad`. Collective, after the ranks' gradients are summed.
 
-        num_samples: of the global batch. mean_weight: of a sample. learning_rate: of the step that follows.
+        mean_weight: of a sample. learning_rate: of the step that follows.
         """
         ...
 

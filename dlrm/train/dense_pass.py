@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from dlrm.gradient_stats.estimator import Estimator, Share
+from dlrm.preconditioners import Preconditioner
 from dlrm.train.batch import DeviceBatch
 from dlrm.train.profiler import PartClock
 from sharding.embedding import PooledBatch
@@ -41,6 +42,8 @@ class DensePass:
     """Cuts the share into spans, and takes what it needs of the gradient at the end of each."""
     chunk_size: int
     """c, samples of a chunk; the last one of a span may be short."""
+    preconditioner: Preconditioner | None = None
+    """Preconditioner that measures the first samples; None if absent."""
 
     def __call__(
         self, batch: DeviceBatch, pooled: PooledBatch, share: Share, divisor: float, *, is_whole: bool
@@ -52,11 +55,17 @@ class DensePass:
         is_whole: see `Estimator.begin_batch`.
         """
         loss_sum = torch.zeros((), dtype=torch.float64, device=batch.labels.device)
+        measured_end = share.size if self.preconditioner is None else self.preconditioner.begin_batch(share)
         span_start = 0
         for span in self.estimator.begin_batch(share, is_whole=is_whole):
             # Pooled embeddings arrive in the order of the samples.
             for start in range(span_start, span.end, self.chunk_size):
                 end = min(start + self.chunk_size, span.end)
+                if start < measured_end < end:
+                    loss_sum += self.run_chunk(batch, pooled, start, measured_end, pooled.scale / divisor)
+                    start = measured_end  # noqa: PLW2901, the rest of the chunk is not measured
+                if start == measured_end and self.preconditioner is not None:
+                    self.preconditioner.end_measuring()
                 loss_sum += self.run_chunk(batch, pooled, start, end, pooled.scale / divisor)
             span.at_end()
             span_start = span.end

@@ -92,8 +92,6 @@ class TrainingStep:
         with self.clock.part("lookup"):
             handle = handle or self.start_input_dist(batch)
             pooled = self.tables.lookup(handle, self.full_rows, rates.table)
-        if self.preconditioner is not None:
-            self.preconditioner.begin_batch(is_full=batch.num_valid >= self.full_rows)
         is_first = self.reduction is not None and not self.reduction.is_initialised
         loss_sum = self.dense_pass(batch, pooled, self._make_share(batch), divisor, is_whole=is_first)
         with self.clock.part("agree"):
@@ -114,9 +112,10 @@ class TrainingStep:
         )
 
     def _make_share(self, batch: DeviceBatch) -> Share:
-        is_measured = batch.index % self.moments_every == 0 and batch.num_valid >= self.full_rows
-        ranks = self.ranks
-        return Share(ranks.rank, ranks.world_size, len(batch.labels), batch.num_valid, is_measured, batch.halves)
+        is_full, ranks = batch.num_valid >= self.full_rows, self.ranks
+        is_measured = is_full and batch.index % self.moments_every == 0
+        size = len(batch.labels)
+        return Share(ranks.rank, ranks.world_size, size, batch.num_valid, is_measured, batch.halves, is_full)
 
     def _update(
         self, pooled: PooledBatch, batch: DeviceBatch, divisor: float, rates: StepRates
@@ -139,7 +138,7 @@ class TrainingStep:
             self._set_growth(rates.growth)
             clipped = None if self.reduction is None else self.reduction.precondition(moments, batch.index)
             if self.preconditioner is not None:
-                self.preconditioner.precondition(batch.num_valid, self.mean_weight, rates.dense)
+                self.preconditioner.precondition(self.mean_weight, rates.dense)
             self.optimizer.step()
             if self.reduction is not None:
                 self.reduction.finish_update()

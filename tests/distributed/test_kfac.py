@@ -16,7 +16,7 @@ from tests.distributed.training import TrainedModel, TrainingSetting, draw_initi
 from tests.rank_pool.pool import RankPools
 
 DAMPING = 0.01
-KFAC = PreconditionerConfig(damping=DAMPING, max_change=0.0)
+KFAC = PreconditionerConfig(damping=DAMPING, max_change=0.0, num_samples=150)
 SETTING = TrainingSetting(256, 64, "sgd", dense_rate=0.05, table_rate=0.1, preconditioner=KFAC)
 DCN = ModelConfig(
     architecture="dcn_v2", embedding_dim=8, bottom_mlp=[16, 8], top_mlp=[16, 1], cross_layers=2, cross_rank=4
@@ -58,15 +58,18 @@ class NaturalReference(ReferenceModel):
             layer.register_forward_hook(lambda _, given, made, name=name: seen.update({name: (given[0], made)}))
             for name, layer in layers.items()
         ]
-        logits = self.model(torch.from_numpy(batch.dense).double(), self.pool(batch))
+        logits = self.model(torch.from_numpy(batch.dense).double(), self.pool(batch))[: KFAC.num_samples]
         for hook in hooks:
             hook.remove()
-        loss_sum = F.binary_cross_entropy_with_logits(logits, torch.from_numpy(batch.labels).double(), reduction="sum")
+        loss_sum = F.binary_cross_entropy_with_logits(
+            logits, torch.from_numpy(batch.labels)[: KFAC.num_samples].double(), reduction="sum"
+        )
         gradients = torch.autograd.grad(loss_sum, [made for _, made in seen.values()])
         factors = dict[str, tuple[torch.Tensor, torch.Tensor]]()
         for (name, (x, y)), gradient in zip(seen.items(), gradients, strict=True):
             d = gradient * (y > 0) if layers[name].is_activated else gradient
-            factors[name] = (x.T @ x).detach() / len(x), d.T @ d / len(x)
+            measured = x[: KFAC.num_samples].detach()
+            factors[name] = measured.T @ measured / len(measured), d.T @ d / len(measured)
         return factors
 
 
