@@ -57,6 +57,19 @@ JOBS: dict[str, dict[str, Any]] = {
         "variance_reduction": {"scale": "update"},
         "dense_optimizer": {"name": "lars", "learning_rate": 4.0, "schedule": schedule("cosine", "legw")},
     },
+    "kfac, momentum": {
+        "data": SYNTHETIC,
+        "model": DLRM,
+        "variance_reduction": {},
+        "preconditioner": {},
+        "dense_optimizer": {"name": "momentum", "learning_rate": 0.03},
+    },
+    "autowu, adam": {
+        "data": SYNTHETIC,
+        "model": DLRM,
+        "dense_optimizer": {"name": "adam", "schedule": {"autowu": {"max_fraction": 0.2}}},
+        "run": {"epochs": 6, "eval_every_fraction": 1.0, "yardsticks": "none"},
+    },
 }
 
 
