@@ -22,8 +22,8 @@ class Adafactor(GroupwiseOptimizer):
     U = G / sqrt(R C / mean R),   m = beta1 m + (1 - beta1) U / max(1, RMS(U)),   W = (1 - lr weight_decay) W - lr m
 
     Vectors have V = b V + (1 - b) (g^2 + 1e-30) in the place of R C / mean R. The changes: the mean m, the limit of
-    0.999, and a rate that follows neither RMS(W) nor 1 / sqrt(t). As in the authors' code, m is a mean of clipped
-    updates, without correction of its start at 0: the first ten steps or so are short.
+    0.999, and a rate that follows neither RMS(W) nor 1 / sqrt(t). As in the authors' code, m is a mean of updates,
+    without correction of its start at 0: the first ten steps or so are short. The limit of RMS(U) is that of 2018.
     """
 
     SETTINGS: ClassVar[dict[str, Any]] = {"beta1": 0.9, "weight_decay": 0.0}
