@@ -23,7 +23,7 @@ class Adafactor(GroupwiseOptimizer):
 
     Vectors have V = b V + (1 - b) (g^2 + 1e-30) in the place of R C / mean R. The changes: the mean m, the limit of
     0.999, and a rate that follows neither RMS(W) nor 1 / sqrt(t). As in the authors' code, m is a mean of updates,
-    without correction of its start at 0: the first ten steps or so are short. The limit of RMS(U) is that of 2018.
+    without correction of its start at 0: the first ten steps or so are short. RMS(U) is limited as in 2018.
     """
 
     SETTINGS: ClassVar[dict[str, Any]] = {"beta1": 0.9, "weight_decay": 0.0}
