@@ -149,8 +149,8 @@ class JobSpec(Config):
 
     @model_validator(mode="after")
     def _check_preconditioner(self) -> Self:
-        if self.preconditioner is not None and self.dense_optimizer.name == "soap":
-            message = "soap preconditions the gradient itself, by factors of another kind"
+        if self.preconditioner is not None and self.dense_optimizer.is_preconditioning:
+            message = f"{self.dense_optimizer.name} preconditions the gradient itself, by factors of another kind"
             raise invalid("preconditioner", message, "null, or another dense_optimizer.name")
         return self
 

@@ -15,7 +15,7 @@ _ADAM = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "momentum_dtype": "fp32"}
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "sgd": {"learning_rate": 0.1, "weight_decay": 0.0},
-    "momentum": {"learning_rate": 0.03, "weight_decay": 0.0, **_MOMENTUM},
+    "momentum": {"learning_rate": 0.03, "weight_decay": 0.0, **_MOMENTUM, "nesterov": False},
     "adam": {"learning_rate": 0.0005, "weight_decay": 0.0, **_ADAM},
     "adamw": {"learning_rate": 0.0005, "weight_decay": 0.01, **_ADAM},
     "nadamw": {"learning_rate": 0.00025, "weight_decay": 0.01, **_ADAM},
@@ -32,6 +32,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "precondition_every": 10,
         "max_precondition_dim": 2048,
     },
+    "adafactor": {"learning_rate": 0.0005, "weight_decay": 0.01, "beta1": 0.9, "momentum_dtype": "fp32"},
     "schedule_free": {
         "learning_rate": 0.002,
         "weight_decay": 0.01,
@@ -45,11 +46,14 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 STATE_PER_PARAMETER = {
     **{"sgd": 0, "momentum": 1, "adagrad": 1, "lars": 1, "adam": 2, "adamw": 2, "nadamw": 2, "lamb": 2, "soap": 2},
+    "adafactor": 1,
     "schedule_free": 3,
 }
-"""Numbers that each optimizer keeps for a parameter, beside any for a whole matrix."""
+"""Numbers that each optimizer keeps for a parameter, beside any for a whole matrix, row or column."""
 _AVERAGING = "schedule_free"
 """Optimizer that averages the weights itself."""
+_FACTORED = "adafactor"
+"""Optimizer that keeps mean squares by rows and columns."""
 _DENSE_SCHEDULE: dict[str, Any] = {"scaling": "sqrt"}
 _TABLE_SCHEDULE: dict[str, Any] = {"warmup_fraction": 0.0, "decay": "constant"}
 
@@ -83,24 +87,40 @@ class DenseOptimizerSpec(Config):
     A field of the named optimizer gets its default if left out or null; fields of other optimizers are null.
     """
 
-    name: Literal["sgd", "momentum", "adam", "adamw", "nadamw", "adagrad", "lars", "lamb", "soap", "schedule_free"] = (
-        "adam"
-    )
+    name: Literal[
+        "sgd",
+        "momentum",
+        "adam",
+        "adamw",
+        "nadamw",
+        "adagrad",
+        "lars",
+        "lamb",
+        "soap",
+        "adafactor",
+        "schedule_free",
+    ] = "adam"
     """Name of the optimizer. sgd: plain SGD. momentum: SGD with momentum. adam: Kingma & Ba 2015. adamw: Adam with
     decoupled weight decay (Loshchilov and Hutter 2019). nadamw: adamw with Nesterov momentum (Dozat 2016, in the form
     of Choi et al. 2019, arXiv 1910.05446). adagrad: Duchi et al. 2011. lars: momentum whose rate follows each tensor's
     ||w|| / ||g|| (You et al. 2017, arXiv 1708.03888). lamb: Adam whose rate follows ||w|| / ||update|| (You et al.
     2020, arXiv 1904.00962). soap: Adam in the eigenbasis of Shampoo's preconditioner (Vyas et al. 2024, arXiv
-    2409.11321). schedule_free: AdamW at a constant rate, with an average of the weights that is evaluated and exported
-    (Defazio et al. 2024, arXiv 2405.15682)."""
+    2409.11321). adafactor: mean squares of the rows and columns of matrices alone, updates clipped to a root mean
+    square of 1, and momentum (Shazeer and Stern 2018, arXiv 1804.04235; Zhai et al. 2022, arXiv 2106.04560).
+    schedule_free: AdamW at a constant rate, with an average of the weights that is evaluated and exported (Defazio et
+    al. 2024, arXiv 2405.15682)."""
     learning_rate: Positive | Auto = "auto"
     """Learning rate at a batch of `schedule.base_batch` samples. auto: the optimizer's own, adjusted to the number of
     training rows."""
     momentum: float | None = Field(default=None, ge=0.0, lt=1.0)
     """Share of the velocity that is kept from step to step, in momentum and lars; default 0.9."""
+    nesterov: bool | None = None
+    """Whether a step is the gradient plus `momentum` times the new velocity, in momentum (Nesterov's momentum in the
+    form of Sutskever et al. 2013); default false."""
     beta1: float | None = Field(default=None, ge=0.0, lt=1.0)
-    """Share of the mean gradient that is kept from step to step, in adam, adamw, nadamw, lamb and soap; in
-    schedule_free, share of the average in the weights that are trained. Default 0.9, in soap 0.95."""
+    """Share of the mean gradient that is kept from step to step, in adam, adamw, nadamw, lamb and soap; of the mean
+    update, in adafactor; in schedule_free, share of the average in the weights that are trained. Default 0.9, in soap
+    0.95."""
     beta2: float | None = Field(default=None, ge=0.0, lt=1.0)
     """Share of the mean squared gradient that is kept from step to step, in adam, adamw, nadamw, lamb, soap and
     schedule_free; default 0.999, in soap 0.95."""
@@ -114,8 +134,8 @@ class DenseOptimizerSpec(Config):
     schedule_free, 1e-6 in lamb, 1e-10 in adagrad."""
     weight_decay: NotNegative | None = None
     """Share of a weight that is added to its gradient (sgd, momentum, adam, adagrad and lars) or to its update (adamw,
-    nadamw, lamb, soap and schedule_free), for matrices; biases have none unless `groups` sets it. Default 0.01 in
-    adamw, nadamw, lamb, soap and schedule_free, 0.0001 in lars, 0 in the others."""
+    nadamw, lamb, soap, adafactor and schedule_free), for matrices; biases have none unless `groups` sets it. Default
+    0.01 in adamw, nadamw, lamb, soap, adafactor and schedule_free, 0.0001 in lars, 0 in the others."""
     trust_coefficient: Positive | None = None
     """Factor on ||w|| / (||g|| + weight_decay ||w||), in lars; default 0.001."""
     shampoo_beta: float | None = Field(default=None, ge=0.0, lt=1.0)
@@ -127,8 +147,13 @@ class DenseOptimizerSpec(Config):
     """Largest side of a matrix, in rows or columns, that soap rotates; default 2048. Memory grows with the second power
     of a side, time with the third."""
     momentum_dtype: Literal["fp32", "bf16"] | None = None
-    """Number format in which the velocity, or Adam's mean gradient, is kept between steps, in momentum, adam, adamw,
-    nadamw, lars, lamb and soap; default fp32. Sums are always in the parameters' own format."""
+    """Number format in which the velocity, Adam's mean gradient or Adafactor's mean update is kept between steps, in
+    momentum, adam, adamw, nadamw, lars, lamb, soap and adafactor; default fp32. Sums are always in the parameters' own
+    format."""
+    max_gradient_norm: Positive | None = None
+    """Largest L2 norm of the mean gradient of a sample's loss by all dense parameters together. A longer one is
+    shortened to it, after variance reduction and preconditioner (Pascanu et al. 2013, arXiv 1211.5063). null: no
+    limit."""
     groups: list[ParameterGroupConfig] = Field(default=[], max_length=100)
     """Groups of dense parameters by the pattern of their names; the first group that matches a parameter claims it.
     Every parameter must be claimed, and every group must claim at least one. Empty: all parameters are trained
@@ -141,7 +166,17 @@ class DenseOptimizerSpec(Config):
     def is_adaptive(self) -> bool:
         """Whether the update is divided by the root of the mean square, so that a constant factor on the gradient
         cancels out."""
-        return self.name in ("adam", "adamw", "nadamw", "lamb", "soap", _AVERAGING)
+        return self.name in ("adam", "adamw", "nadamw", "lamb", "soap", _FACTORED, _AVERAGING)
+
+    @property
+    def is_factored(self) -> bool:
+        """Whether the mean square of a matrix is kept as one number for each of its rows and columns."""
+        return self.name == _FACTORED
+
+    @property
+    def is_preconditioning(self) -> bool:
+        """Whether the optimizer preconditions the gradient of whole matrices."""
+        return "max_precondition_dim" in SETTINGS[self.name]
 
     @property
     def is_averaging(self) -> bool:
@@ -174,6 +209,8 @@ class DenseOptimizerSpec(Config):
         if self.memory == "samples" and "beta2" not in SETTINGS[self.name]:
             optimizers = " or ".join(name for name, settings in SETTINGS.items() if "beta2" in settings)
             raise invalid("memory", f"{self.name} has no mean that forgets by beta2", f'"steps", or use {optimizers}')
+        if self.nesterov and not self.momentum:
+            raise invalid("nesterov", "looks ahead along a velocity, and momentum 0 has none", "false, or momentum")
         for number, group in enumerate(self.groups):
             if group.trust_ratio is not None and not self.is_trust_scaled:
                 message = f"{self.name} has no trust ratio"

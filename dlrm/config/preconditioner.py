@@ -1,10 +1,10 @@
 """Preconditioners of the dense gradient, which change it between the backward pass and the optimizer."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from dlrm.config.base import Config, Positive
+from dlrm.config.base import FALSE_IS_NULL, Config, Positive
 
 
 class PreconditionerConfig(Config):
@@ -22,7 +22,7 @@ class PreconditionerConfig(Config):
     max_change: float = Field(default=0.1, ge=0.0, le=1.0)
     """Largest relative change of a factor, in the Frobenius norm, after which it is computed anew less often. 0: at
     every step."""
-    max_divergence: Positive | None = 1e-3
+    max_divergence: Annotated[Positive | None, FALSE_IS_NULL] = 1e-3
     """Largest Kullback-Leibler divergence between the predictions before and after a step of SGD along the
-    preconditioned gradient, by the factors; longer steps are shortened to it (Ba et al. 2017, section 5). null: no
-    limit."""
+    preconditioned gradient, by the factors; longer steps are shortened to it (Ba et al. 2017, section 5). null or
+    false: no limit."""

@@ -61,6 +61,10 @@ class RunSpec(Config):
     """Whether every epoch but the first begins with newly drawn tables and without their optimizer state, while the
     dense parameters go on, so that the model does not learn its training rows by heart (MEDA, Liu et al. 2023, arXiv
     2305.19531). Evaluations then wait for the end of the epoch."""
+    label_smoothing: float = Field(default=0.0, ge=0.0, lt=1.0)
+    """Share s of each label that is replaced by 1/2 in the training loss: y becomes (1 - s) y + s / 2 (Szegedy et al.
+    2016, arXiv 1512.00567). Evaluations keep the labels as they are: predictions are then too near to 1/2. 0:
+    none."""
     eval_every_fraction: float = Field(default=0.1, ge=0.001, le=1.0)
     """Share of the run from one evaluation to the next; the end is always evaluated."""
     num_train_eval_rows: int = Field(default=0, ge=0, le=MAX_ROWS)

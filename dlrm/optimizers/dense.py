@@ -5,10 +5,12 @@ from typing import Any
 
 import torch
 from torch.nn import Parameter
+from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
 
 from dlrm.config import DenseOptimizerConfig
 from dlrm.config.optimizers import SETTINGS
+from dlrm.optimizers.adafactor import Adafactor
 from dlrm.optimizers.groups import make_parameter_groups
 from dlrm.optimizers.groupwise import AveragingOptimizer, GroupwiseOptimizer
 from dlrm.optimizers.lamb import Lamb
@@ -29,6 +31,7 @@ _KINDS: dict[str, type[Any]] = {
     "lars": Lars,
     "lamb": Lamb,
     "soap": Soap,
+    "adafactor": Adafactor,
     "schedule_free": ScheduleFree,
 }
 """Classes of the optimizers, whose arguments are named as the settings."""
@@ -46,6 +49,8 @@ def make_dense_optimizer(config: DenseOptimizerConfig, named_parameters: Iterabl
     number_as_in_model(optimizer, [parameter for _, parameter in named])
     if config.momentum_dtype == "bf16":
         keep_in_bf16(optimizer, "exp_avg" if config.is_adaptive else "momentum_buffer")
+    if config.max_gradient_norm is not None:
+        _clip_gradients(optimizer, config.max_gradient_norm)
     set_learning_rate(optimizer, config.learning_rate)
     return optimizer
 
@@ -76,12 +81,21 @@ def _make(config: DenseOptimizerConfig, groups: list[dict[str, Any]]) -> Optimiz
     # Groups have their own weight decay, and `keep_in_bf16` has the format of the momentum.
     names = SETTINGS[config.name].keys() - {"learning_rate", "weight_decay", "momentum_dtype"}
     settings = {name: getattr(config, name) for name in names}
-    if "beta1" in settings:
+    if "beta2" in settings:
         settings["betas"] = settings.pop("beta1"), settings.pop("beta2")
     make = _KINDS[config.name]
     if not issubclass(make, GroupwiseOptimizer):
         settings |= _choose_kernels(make, groups[0]["params"][0].device)
     return make(groups, lr=config.learning_rate, **settings)
+
+
+def _clip_gradients(optimizer: Optimizer, max_norm: float) -> None:
+    """Have steps use gradients whose L2 norm over all parameters is at most `max_norm`."""
+
+    def clip(optimizer: Optimizer, *_: object) -> None:
+        clip_grad_norm_([parameter for group in optimizer.param_groups for parameter in group["params"]], max_norm)
+
+    optimizer.register_step_pre_hook(clip)
 
 
 def _choose_kernels(make: type[Optimizer], device: torch.device) -> dict[str, bool]:

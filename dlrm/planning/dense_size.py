@@ -115,10 +115,13 @@ def count_sum_bytes(resolved: ResolvedJob, size: DenseSize) -> int:
 
 
 def _count_factor_numbers(job: JobSpec, size: DenseSize) -> int:
-    """Count the numbers that an optimizer or a preconditioner keeps for the sides of whole matrices, in square ones."""
+    """Count the numbers that an optimizer or a preconditioner keeps for the sides of whole matrices."""
     sides = [side for matrix in size.matrices for side in matrix]
     max_dim = job.dense_optimizer.max_precondition_dim
     in_optimizer = 0 if max_dim is None else sum(2 * side**2 for side in sides if side <= max_dim)
+    if job.dense_optimizer.is_factored:
+        # Mean squares of rows and columns, and of each element of a bias.
+        in_optimizer += sum(sides) + size.num_parameters - sum(m * n for m, n in size.matrices)
     return in_optimizer + (0 if job.preconditioner is None else sum(PRECONDITIONER_PER_FACTOR * n**2 for n in sides))
 
 

@@ -136,7 +136,7 @@ def build_parts(
             is_unrecorded=lambda: preconditioner is not None and preconditioner.is_measuring,
         )
     step = TrainingStep(
-        dense_pass=DensePass(run_chunk, estimator, resolved.chunk_size, preconditioner),
+        dense_pass=DensePass(run_chunk, estimator, resolved.chunk_size, preconditioner, job.run.label_smoothing),
         tables=tables,
         gradients=gradients,
         optimizer=optimizer,

@@ -1,7 +1,7 @@
 """The forward and backward pass of the dense part over a rank's share of a batch."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -44,6 +44,8 @@ class DensePass:
     """c, samples of a chunk; the last one of a span may be short."""
     preconditioner: Preconditioner | None = None
     """Preconditioner that measures the first samples; None if absent."""
+    label_smoothing: float = 0.0
+    """Share of each label that is replaced by 1/2."""
 
     def __call__(
         self, batch: DeviceBatch, pooled: PooledBatch, share: Share, divisor: float, *, is_whole: bool
@@ -54,6 +56,8 @@ class DensePass:
         embeddings back, times scale / divisor. divisor: what a sum over the samples of the global batch is divided by.
         is_whole: see `Estimator.begin_batch`.
         """
+        if self.label_smoothing:
+            batch = replace(batch, labels=(1 - self.label_smoothing) * batch.labels + self.label_smoothing / 2)
         loss_sum = torch.zeros((), dtype=torch.float64, device=batch.labels.device)
         measured_end = share.size if self.preconditioner is None else self.preconditioner.begin_batch(share)
         span_start = 0

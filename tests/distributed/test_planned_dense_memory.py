@@ -43,7 +43,7 @@ def count_dense_bytes(ranks: Ranks, setting: TrainingSetting, batches: list[Glob
 
 
 @pytest.mark.parametrize("world_size", [pytest.param(1, marks=pytest.mark.slow), 2])
-@pytest.mark.parametrize("optimizer", ["sgd", "adam", "nadamw", "soap", "schedule_free"])
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "nadamw", "soap", "adafactor", "schedule_free"])
 @pytest.mark.parametrize(
     ("moments", "is_reduced"),
     [

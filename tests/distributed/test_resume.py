@@ -16,6 +16,7 @@ from tests.rank_pool.pool import RankPools
 from tests.sharding.read_checkpoint import read_whole
 
 ADAGRAD = TrainingSetting(256, 64, "rowwise_adagrad", dense_rate=0.01, table_rate=0.02, dense_optimizer="adam")
+SGD = TrainingSetting(256, 64, "sgd", dense_rate=0.05, table_rate=0.1)
 REDUCED = TrainingSetting(256, 64, "rowwise_adagrad", exchange_dtype="fp16", precision="bf16", dense_optimizer="adam")
 REDUCED_VARIANCE = TrainingSetting(
     256,
@@ -38,13 +39,19 @@ NADAMW = TrainingSetting(
     moments=MomentsConfig(every=2),
 )
 SOAP = replace(NADAMW, dense_optimizer="soap", averaging=AveragingConfig(half_life_fraction=1.0))
+ADAFACTOR = replace(
+    NADAMW,
+    dense_optimizer="adafactor",
+    dense_settings={"momentum_dtype": "bf16", "max_gradient_norm": 0.05},
+    label_smoothing=0.1,
+)
+NESTEROV = replace(SGD, dense_optimizer="momentum", dense_settings={"nesterov": True})
 NATURAL = replace(NADAMW, preconditioner=PreconditionerConfig())
 SCHEDULE_FREE = replace(NADAMW, dense_optimizer="schedule_free")
 AVERAGED = replace(ADAGRAD, averaging=AveragingConfig(half_life_fraction=1.0))
 """The half-life is a batch, of which the data of these tests has one."""
 CLIPPED = replace(ADAGRAD, cowclip=CowClipConfig(r=0.001, zeta=1e-4), count_exponent=0.5)
 ACCUMULATED = replace(ADAGRAD, initial_accumulator=0.01)
-SGD = TrainingSetting(256, 64, "sgd", dense_rate=0.05, table_rate=0.1)
 
 
 def draw_setting_batches(setting: TrainingSetting, number: int):
@@ -53,7 +60,21 @@ def draw_setting_batches(setting: TrainingSetting, number: int):
 
 @pytest.mark.parametrize(
     "setting",
-    [ADAGRAD, SGD, REDUCED, REDUCED_VARIANCE, NADAMW, SOAP, NATURAL, SCHEDULE_FREE, AVERAGED, CLIPPED, ACCUMULATED],
+    [
+        ADAGRAD,
+        SGD,
+        REDUCED,
+        REDUCED_VARIANCE,
+        NADAMW,
+        SOAP,
+        ADAFACTOR,
+        NESTEROV,
+        NATURAL,
+        SCHEDULE_FREE,
+        AVERAGED,
+        CLIPPED,
+        ACCUMULATED,
+    ],
     ids=[
         "adagrad and adam",
         "sgd",
@@ -61,6 +82,8 @@ def draw_setting_batches(setting: TrainingSetting, number: int):
         "lamb with variance reduction",
         "nadamw, smoothed",
         "soap, smoothed and averaged",
+        "adafactor, smoothed, gradient and labels too",
+        "nesterov",
         "kfac with variance reduction",
         "schedule_free, smoothed",
         "averaged",
@@ -87,7 +110,7 @@ def test_ten_steps_are_bit_for_bit_five_a_stop_and_five_more(
             assert found.keys() == expected.keys()
             for name, tensor in expected.items():
                 assert torch.equal(found[name], tensor), name
-        assert any(name.startswith("/optimizer") for name in whole.shards) == (setting is not SGD)
+        assert any(name.startswith("/optimizer") for name in whole.shards) == (setting.table_optimizer != "sgd")
         assert torch.equal(after.random_numbers, before.random_numbers)
         # Every rank computes the update of the dense parameters for itself.
         assert all(torch.equal(whole.dense[name], tensor) for name, tensor in straight[0].dense.items())

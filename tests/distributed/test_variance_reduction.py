@@ -23,7 +23,19 @@ from tests.rank_pool.pool import RankPools
 EXACT = MomentsConfig(fraction=1.0, every=1)
 SHARE = MomentsConfig(every=1)
 GROUPS = MomentsConfig(estimator="groups", every=1)
-OPTIMIZERS = ("sgd", "momentum", "lars", "adagrad", "adam", "adamw", "nadamw", "lamb", "soap", "schedule_free")
+OPTIMIZERS = (
+    "sgd",
+    "momentum",
+    "lars",
+    "adagrad",
+    "adam",
+    "adamw",
+    "nadamw",
+    "lamb",
+    "soap",
+    "adafactor",
+    "schedule_free",
+)
 REFUSED = [("schedule_free", "update")]
 PLAIN = TrainingSetting(256, 64, "rowwise_adagrad", dense_rate=0.01, table_rate=0.02)
 
@@ -63,7 +75,7 @@ def test_with_gamma_one_it_is_the_optimizer_alone(
     alone = train_on_first_rank(rank_pools, setting)
     reduction = VarianceReductionConfig(gamma=1.0, scale=scale)  # pyright: ignore[reportArgumentType]
     reduced = train_on_first_rank(rank_pools, replace(setting, variance_reduction=reduction))
-    is_smoothed = optimizer in ("adam", "adamw", "nadamw", "lamb", "soap", "schedule_free")
+    is_smoothed = optimizer in ("adam", "adamw", "nadamw", "lamb", "soap", "adafactor", "schedule_free")
     # The first batch is measured whole, and so in other chunks.
     is_same_arithmetic = not is_smoothed and moments is not SHARE
     # Eigenvectors of SOAP whose eigenvalues hardly differ follow the rounding of gradients.

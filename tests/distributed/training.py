@@ -1,7 +1,7 @@
 """Functions that ranks run: build a small model, train it on batches, and return the trained model."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -49,6 +49,8 @@ class TrainingSetting:
     table_rows: tuple[tuple[str, int], ...] = tuple(TABLE_ROWS.items())
     mean_weight: float = 1.0
     dense_optimizer: str = "sgd"
+    dense_settings: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Further settings of the dense optimizer."""
     num_dense: int = NUM_DENSE
     moments: MomentsConfig | None = None
     variance_reduction: VarianceReductionConfig | None = None
@@ -57,6 +59,7 @@ class TrainingSetting:
     cowclip: CowClipConfig | None = None
     count_exponent: float = 0.0
     initial_accumulator: float = 0.0
+    label_smoothing: float = 0.0
     cuda_graphs: str = "auto"
 
     def resolve_job(self, world_size: int) -> ResolvedJob:
@@ -67,7 +70,7 @@ class TrainingSetting:
                 "global_size": self.global_size,
                 "chunk_size": min(self.chunk_size, self.global_size // world_size),
             },
-            "dense_optimizer": {"name": self.dense_optimizer},
+            "dense_optimizer": {"name": self.dense_optimizer, **self.dense_settings},
             "table_optimizer": {
                 "name": self.table_optimizer,
                 "cowclip": self.cowclip and self.cowclip.model_dump(),
@@ -80,7 +83,7 @@ class TrainingSetting:
             "preconditioner": self.preconditioner and self.preconditioner.model_dump(),
             "averaging": self.averaging and self.averaging.model_dump(),
             "precision": self.precision,
-            "run": {"seed": self.seed},
+            "run": {"seed": self.seed, "label_smoothing": self.label_smoothing},
             "resources": {"workers_per_node": world_size, "cuda_graphs": self.cuda_graphs},
         }
         return resolve(JobConfig.model_validate(document))

@@ -62,7 +62,7 @@ def set_value(node: Any, path: Path, value: Any) -> Any:
 def draw_documents(draw: st.DrawFn) -> dict[str, Any]:
     """Draw a document with extreme numbers in one to three fields, and the other settings that give them a meaning."""
     document = draw(st.sampled_from([BASE, {**BASE, "preset": "large_batch"}]))
-    names = st.sampled_from(["sgd", "adamw", "lars", "soap", "schedule_free"])
+    names = st.sampled_from(["sgd", "adamw", "lars", "soap", "adafactor", "schedule_free"])
     if draw(st.booleans()):
         document = set_value(document, ("dense_optimizer", "name"), draw(names))
     for section in draw(st.sets(st.sampled_from(["dense_optimizer", "table_optimizer"]))):

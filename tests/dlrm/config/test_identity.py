@@ -37,6 +37,7 @@ def test_where_and_how_often_may_change_from_one_attempt_to_the_next(change: dic
         ),
         ({"batch": {"growth": {"start_size": 512}}}, 'batch.growth is {"start_size": 512, "'),
         ({"run": {"seed": 1}}, "run.seed is 1, but was 0"),
+        ({"run": {"label_smoothing": 0.1}}, "run.label_smoothing is 0.1, but was 0.0"),
         ({"run": {"epochs": 2}}, "run.epochs is 2.0, but was 1.0"),
         ({"precision": "bf16"}, 'precision is "bf16", but was "fp32"'),
         ({"dense_optimizer": {"schedule": {"power": 3}}}, "dense_optimizer.schedule.power is 3"),

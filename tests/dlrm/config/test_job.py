@@ -198,6 +198,7 @@ def test_a_document_with_its_defaults_filled_in_is_the_same_job():
         ({**DATA, "resources": {"workers_per_node": True}}, "resources.workers_per_node", "should be a whole number"),
         ({**DATA, "name": "no spaces"}, "name", "letters, digits"),
         ({**DATA, "run": {"target_auc": 0.5}}, "run.target_auc", "greater than 0.5"),
+        ({**DATA, "run": {"label_smoothing": 1.0}}, "run.label_smoothing", "less than 1"),
         (
             [],
             "",

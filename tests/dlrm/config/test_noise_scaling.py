@@ -22,7 +22,7 @@ from dlrm.config import (
 DATA: dict[str, Any] = {"data": {"format": "synthetic"}}
 NOISE_SCALE, BASE = 2**20, 1024
 SGD_LIKE = ["sgd", "momentum", "lars"]
-SIGN_LIKE = ["adam", "adamw", "nadamw", "adagrad", "lamb", "soap", "schedule_free"]
+SIGN_LIKE = ["adam", "adamw", "nadamw", "adagrad", "lamb", "soap", "adafactor", "schedule_free"]
 
 
 def find_factor(

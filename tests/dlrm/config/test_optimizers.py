@@ -68,7 +68,12 @@ def test_a_given_field_is_kept_and_null_takes_the_default(name: str):
             '(valid: "constant", or another',
         ),
         ({"momentum_dtype": "fp16"}, "momentum_dtype", "'fp32' or 'bf16'"),
-        ({"name": "lion"}, "name", "'soap' or 'schedule_free'"),
+        ({"name": "lion"}, "name", "'adafactor' or 'schedule_free'"),
+        ({"name": "adafactor", "beta2": 0.9}, "beta2", "adafactor has no beta2"),
+        ({"name": "adafactor", "memory": "samples"}, "memory", "adafactor has no mean that forgets by beta2"),
+        ({"name": "sgd", "nesterov": True}, "nesterov", "sgd has no nesterov (valid: leave it out, or use momentum)"),
+        ({"name": "momentum", "momentum": 0.0, "nesterov": True}, "nesterov", "(valid: false, or momentum)"),
+        ({"max_gradient_norm": 0.0}, "max_gradient_norm", "greater than or equal to 1e-30"),
         (
             {"name": "adam", "groups": [{"parameters": "*", "trust_ratio": True}]},
             "groups.0.trust_ratio",

@@ -11,8 +11,8 @@ from dlrm.config import DenseOptimizerConfig
 from dlrm.optimizers import make_dense_optimizer
 
 SHAPES = {"bottom.0.weight": (8, 5), "bottom.0.bias": (8,), "top.0.weight": (3, 8), "top.0.bias": (3,)}
-NAMES = ("sgd", "momentum", "adam", "adamw", "nadamw", "adagrad", "lars", "lamb", "soap", "schedule_free")
-WITH_MOMENTUM = ("momentum", "adam", "adamw", "nadamw", "lars", "lamb", "soap")
+NAMES = ("sgd", "momentum", "adam", "adamw", "nadamw", "adagrad", "lars", "lamb", "soap", "adafactor", "schedule_free")
+WITH_MOMENTUM = ("momentum", "adam", "adamw", "nadamw", "lars", "lamb", "soap", "adafactor")
 
 
 def draw_parameters(seed: int = 0, dtype: torch.dtype = torch.float32) -> dict[str, Parameter]:

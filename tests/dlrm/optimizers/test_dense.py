@@ -18,6 +18,7 @@ RATES = {
     "lars": 0.1,
     "lamb": 0.1,
     "soap": 0.05,
+    "adafactor": 0.05,
     "schedule_free": 0.5,
 }
 

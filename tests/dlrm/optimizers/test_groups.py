@@ -71,7 +71,9 @@ def test_a_factor_of_zero_leaves_parameters_as_they_began():
         assert torch.equal(named[name], before) == name.startswith("bottom."), name
 
 
-@pytest.mark.parametrize("name", ["momentum", "adam", "nadamw", "adagrad", "lars", "lamb", "soap", "schedule_free"])
+@pytest.mark.parametrize(
+    "name", ["momentum", "adam", "nadamw", "adagrad", "lars", "lamb", "soap", "adafactor", "schedule_free"]
+)
 def test_state_goes_to_the_same_parameters_whatever_the_groups(name: str):
     first, second = draw_parameters(), draw_parameters()
     groups = [{"parameters": "top.*"}, {"parameters": "*.bias", "weight_decay": 0.3}, {"parameters": "*"}]
@@ -80,7 +82,9 @@ def test_state_goes_to_the_same_parameters_whatever_the_groups(name: str):
     state = old.state_dict()["state"]
     for number, parameter in enumerate(first.values()):
         kept = {
-            key: value.shape for key, value in state[number].items() if key in ("momentum_buffer", "exp_avg_sq", "sum")
+            key: value.shape
+            for key, value in state[number].items()
+            if key in ("momentum_buffer", "exp_avg", "exp_avg_sq", "sum")
         }
         assert set(kept.values()) == {parameter.shape}
     new.load_state_dict(old.state_dict())
@@ -90,7 +94,7 @@ def test_state_goes_to_the_same_parameters_whatever_the_groups(name: str):
 
 
 @pytest.mark.parametrize(
-    "name", ["momentum", "adam", "adamw", "nadamw", "adagrad", "lars", "lamb", "soap", "schedule_free"]
+    "name", ["momentum", "adam", "adamw", "nadamw", "adagrad", "lars", "lamb", "soap", "adafactor", "schedule_free"]
 )
 def test_steps_after_a_round_trip_are_those_of_a_straight_run(name: str):
     straight, stopped = draw_parameters(), draw_parameters()

@@ -124,7 +124,8 @@ def test_the_first_update_of_a_matrix_is_as_long_as_the_ratio_says(name: str):
 
 
 @pytest.mark.parametrize(
-    "name", ["sgd", "momentum", "adam", "adamw", "nadamw", "adagrad", "lars", "lamb", "soap", "schedule_free"]
+    "name",
+    ["sgd", "momentum", "adam", "adamw", "nadamw", "adagrad", "lars", "lamb", "soap", "adafactor", "schedule_free"],
 )
 def test_weight_decay_leaves_vectors_alone(name: str):
     decayed, plain = draw_parameters(), draw_parameters()
