@@ -11,7 +11,7 @@ REDUCTION_PER_PARAMETER = 2
 """Numbers that variance reduction keeps for a parameter: its variance, and its factor, smoothed over steps."""
 
 PRECONDITIONER_PER_FACTOR = 4
-"""Numbers that K-FAC keeps for an element of a factor: its sum, its last two values, and its inverse."""
+"""Numbers that the preconditioner keeps for an element of a factor: its sum, last two values, and inverse."""
 
 
 @dataclass(frozen=True)

@@ -121,9 +121,11 @@ def test_every_field_that_null_sets_to_another_value_than_its_default_takes_fals
     """TOML has no null, so that a document could not be written without it."""
     schema = get_job_schema()
     found = {name for model in (schema, *schema["$defs"].values()) for name in list_nullable(model)}
-    assert found == {"moments", "patience"}
-    job = parse_job({"data": DATA, "moments": False, "run": {"patience": False}})
-    assert (job.moments, job.run.patience) == (None, None)
+    assert found == {"moments", "patience", "max_divergence"}
+    document = {"moments": False, "run": {"patience": False}, "preconditioner": {"max_divergence": False}}
+    job = parse_job({"data": DATA, **document})
+    assert job.preconditioner is not None
+    assert (job.moments, job.run.patience, job.preconditioner.max_divergence) == (None, None, None)
 
 
 def test_differences_say_what_a_field_would_be_without_being_stated() -> None:
