@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from dlrm.config.base import FALSE_IS_NULL, Config, Positive
+from dlrm.config.batch import MAX_BATCH
 
 
 class PreconditionerConfig(Config):
@@ -17,7 +18,7 @@ class PreconditionerConfig(Config):
     damping: Positive = 1e-3
     """Value added to the eigenvalues of the Fisher matrix, in units of the squared gradient of the loss of one sample:
     the larger, the nearer to the gradient itself."""
-    num_samples: int = Field(default=8192, ge=1)
+    num_samples: int = Field(default=8192, ge=1, le=MAX_BATCH)
     """Number of samples of a batch that the factors are measured on, the first ones; all of a smaller batch."""
     max_change: float = Field(default=0.1, ge=0.0, le=1.0)
     """Largest relative change of a factor, in the Frobenius norm, after which it is computed anew less often. 0: at
