@@ -18,7 +18,8 @@ class Preconditioner(Protocol):
     def precondition(self, num_samples: int, mean_weight: float, learning_rate: float) -> None:
         """Change the mean gradient, in the parameters' `.grad`. Collective, after the ranks' gradients are summed.
 
-        num_samples: of the global batch. mean_weight: of a sample. learning_rate: of the step that follows.
+        num_samples: rows of the backward pass, over all ranks. mean_weight: of such a row. learning_rate: of the step
+        that follows.
         """
         ...
 

@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from dlrm.config import AveragingConfig, MomentsConfig, PreconditionerConfig, VarianceReductionConfig
+from dlrm.config import (
+    AugmentationConfig,
+    AveragingConfig,
+    MomentsConfig,
+    PreconditionerConfig,
+    VarianceReductionConfig,
+)
 from dlrm.config.optimizers import CowClipConfig
 from tests.distributed.reference import draw_batches
 from tests.distributed.saving import PartialRun, train_up_to
@@ -42,6 +48,7 @@ NATURAL = replace(NADAMW, preconditioner=PreconditionerConfig())
 SCHEDULE_FREE = replace(NADAMW, dense_optimizer="schedule_free")
 AVERAGED = replace(ADAGRAD, averaging=AveragingConfig(half_life_fraction=1.0))
 """The half-life is a batch, of which the data of these tests has one."""
+AUGMENTED = replace(ADAGRAD, augmentation=AugmentationConfig(copies=3))
 CLIPPED = replace(ADAGRAD, cowclip=CowClipConfig(r=0.001, zeta=1e-4), count_exponent=0.5)
 ACCUMULATED = replace(ADAGRAD, initial_accumulator=0.01)
 SGD = TrainingSetting(256, 64, "sgd", dense_rate=0.05, table_rate=0.1)
@@ -53,7 +60,20 @@ def draw_setting_batches(setting: TrainingSetting, number: int):
 
 @pytest.mark.parametrize(
     "setting",
-    [ADAGRAD, SGD, REDUCED, REDUCED_VARIANCE, NADAMW, SOAP, NATURAL, SCHEDULE_FREE, AVERAGED, CLIPPED, ACCUMULATED],
+    [
+        ADAGRAD,
+        SGD,
+        REDUCED,
+        REDUCED_VARIANCE,
+        NADAMW,
+        SOAP,
+        NATURAL,
+        SCHEDULE_FREE,
+        AVERAGED,
+        AUGMENTED,
+        CLIPPED,
+        ACCUMULATED,
+    ],
     ids=[
         "adagrad and adam",
         "sgd",
@@ -64,6 +84,7 @@ def draw_setting_batches(setting: TrainingSetting, number: int):
         "kfac with variance reduction",
         "schedule_free, smoothed",
         "averaged",
+        "augmented",
         "clipped, by counts",
         "sums that begin above zero",
     ],
