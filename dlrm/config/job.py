@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
+from dlrm.config.augmentation import AugmentationConfig
 from dlrm.config.base import FALSE_IS_NULL, MAX_SECONDS, Config
 from dlrm.config.batch import MAX_BATCH, BatchConfig, BatchSpec
 from dlrm.config.data import DataConfig
@@ -64,6 +65,8 @@ class JobSpec(Config):
     model: ModelSpec = ModelSpec()
     data: DataConfig
     batch: BatchSpec = BatchSpec()
+    augmentation: Annotated[AugmentationConfig | None, FALSE_IS_NULL] = None
+    """Batch augmentation; null or false: each sample is trained on once, as it is."""
     moments: Annotated[MomentsConfig | None, FALSE_IS_NULL] = MomentsConfig()
     """Measurement of gradient moments. null (false in TOML, which has no null) measures none: then there is no noise
     scale, and no advice on the batch."""
@@ -81,6 +84,11 @@ class JobSpec(Config):
     """Number format of the matrix products in the dense part; weights and sums are always fp32."""
     run: RunSpec = RunSpec()
     resources: ResourcesConfig = ResourcesConfig()
+
+    @property
+    def num_copies(self) -> int:
+        """Number of times that the dense part is trained on each sample of a batch."""
+        return 1 if self.augmentation is None else self.augmentation.copies
 
     @model_validator(mode="before")
     @classmethod
@@ -145,6 +153,18 @@ class JobSpec(Config):
         if sharding.transport == "network" and self.resources.gpus_per_worker:
             message = "the network transport keeps tables in the memory of CPUs, and these ranks have GPUs"
             raise invalid("sharding.transport", message, '"auto" or "torchrec"')
+        return self
+
+    @model_validator(mode="after")
+    def _check_augmentation(self) -> Self:
+        if self.augmentation is None:
+            return self
+        if self.moments is not None and self.moments.estimator == "exact":
+            message = "exact squares the gradient of each copy, and a sample's gradient is the mean over its copies"
+            raise invalid("moments.estimator", message, '"groups"; or moments null, or augmentation null')
+        if self.resources.gpus_per_worker and self.resources.cuda_graphs != "off":
+            message = "CUDA graphs do not record the copies of augmentation"
+            raise invalid("resources.cuda_graphs", message, '"off", or augmentation null')
         return self
 
     @model_validator(mode="after")

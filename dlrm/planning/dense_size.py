@@ -21,6 +21,8 @@ class DenseSize:
     num_parameters: int
     num_multiplications: int
     """Multiplications of one sample in the forward pass."""
+    num_pooled: int
+    """Numbers of the pooled embeddings of one sample."""
     num_activations: int
     """Numbers that the forward pass of one sample keeps for the backward pass."""
     num_at_peak: int
@@ -65,6 +67,7 @@ def count_dense_size(model: ModelConfig, num_dense: int, num_features: int) -> D
     return DenseSize(
         num_parameters=matrices + num_biases,
         num_multiplications=matrices + products,
+        num_pooled=num_features * dim,
         num_activations=num_vectors * dim + num_inputs + sum(n for _, n in layers),
         num_at_peak=num_in_bottom + max(in_top, in_crossing),
         matrices=tuple(layers),
@@ -102,9 +105,11 @@ def count_parameter_bytes(job: JobSpec, size: DenseSize, *, is_in_memory: bool) 
 
 def count_activation_bytes(job: JobSpec, size: DenseSize, chunk_size: int) -> int:
     """Count the bytes of the activations of a chunk and of their gradients, at most; half as many in bf16 on a GPU."""
+    # Copies are made one after another, beside the pooled embeddings as they are and their gradient.
+    kept = 0 if job.augmentation is None else 2 * FLOAT_BYTES * size.num_pooled * chunk_size
     if job.resources.gpus_per_worker:
-        return (2 if job.precision == "bf16" else FLOAT_BYTES) * size.num_at_peak * chunk_size
-    return 2 * FLOAT_BYTES * size.num_activations * chunk_size
+        return kept + (2 if job.precision == "bf16" else FLOAT_BYTES) * size.num_at_peak * chunk_size
+    return kept + 2 * FLOAT_BYTES * size.num_activations * chunk_size
 
 
 def count_sum_bytes(resolved: ResolvedJob, size: DenseSize) -> int:

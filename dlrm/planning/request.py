@@ -136,7 +136,7 @@ def make_plan_request(
             # Without CUDA graphs the update of tables takes the memory of activations on GPUs.
             are_activations_kept=is_on_cpu or job.resources.cuda_graphs != "off",
             sum_bytes=dense.count_sum_bytes(resolved, size),
-            flops=dense.count_flops(size, share_size),
+            flops=dense.count_flops(size, share_size * job.num_copies),
             host_memory_bytes=ranks_per_node * HOST_PROGRAM_BYTES + LAUNCH_PROGRAM_BYTES,
         ),
         min_cache_share=job.sharding.min_cache_share,

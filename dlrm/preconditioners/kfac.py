@@ -75,10 +75,10 @@ class Kfac:
             layer.linear.factor_slots = None
 
     @torch.no_grad()
-    def precondition(self, mean_weight: float, learning_rate: float) -> None:
+    def precondition(self, mean_weight: float, num_copies: int, learning_rate: float) -> None:
         self.end_measuring()
         if self._due:
-            self._update_factors(mean_weight)
+            self._update_factors(self._num_measured * num_copies, mean_weight / num_copies)
         self._num_batches += self._num_measured > 0
         pairs = [pair for layer in self._layers.values() for pair in layer.precondition(self._config.damping)]
         if not pairs:
@@ -94,7 +94,7 @@ class Kfac:
             for name, layer in self._layers.items()
         }
 
-    def _update_factors(self, mean_weight: float) -> None:
+    def _update_factors(self, num_rows: int, mean_weight: float) -> None:
         """Take in the factors of this batch that are due, and invert all factors of their layers."""
         sent_bytes = count_all_reduced_bytes(self._sums, self._ranks.world_size)
         work = dist.all_reduce(self._sums, group=self._ranks.dense_group, async_op=True)
@@ -104,7 +104,7 @@ class Kfac:
         # The gradient was finite; a square of it need not be.
         if not math.isfinite(self._sums.sum()):
             return
-        scale = 1.0 / self._num_measured
+        scale = 1.0 / num_rows
         for layer in self._due:
             layer.inputs.take(scale, number, self._config.max_change)
             layer.outputs.take(scale / mean_weight**2, number, self._config.max_change)

@@ -21,10 +21,11 @@ class Preconditioner(Protocol):
         """Collect nothing from the samples that follow in this batch."""
         ...
 
-    def precondition(self, mean_weight: float, learning_rate: float) -> None:
+    def precondition(self, mean_weight: float, num_copies: int, learning_rate: float) -> None:
         """Change the mean gradient, in the parameters' `.grad`. Collective, after the ranks' gradients are summed.
 
-        mean_weight: of a sample. learning_rate: of the step that follows.
+        mean_weight: of a sample. num_copies: rows that the backward pass has of each sample, each with an equal part of
+        its weight. learning_rate: of the step that follows.
         """
         ...
 

@@ -23,6 +23,7 @@ from dlrm.planning.machine_resources import describe_machine
 from dlrm.planning.request import make_checked_plan
 from dlrm.planning.sizes import make_tables
 from dlrm.preconditioners import Preconditioner, make_preconditioner
+from dlrm.train.augmentation import make_augmentation
 from dlrm.train.chunk_graph import ChunkShape, CudaRecorder, GraphedChunk, Recorder
 from dlrm.train.dense_pass import ChunkPass, DensePass, EagerChunk
 from dlrm.train.profiler import PartClock
@@ -118,7 +119,7 @@ def build_parts(
     reduction = _make_reduction(job, model, gradients, layer_noise.sizes)
     preconditioner = None if job.preconditioner is None else make_preconditioner(job.preconditioner, model, ranks)
     estimator = make_estimator(resolved, model, gradients, has_halves=has_halves)
-    eager = EagerChunk(PartClock(), model, is_bf16=job.precision == "bf16")
+    eager = EagerChunk(PartClock(), model, job.precision == "bf16", make_augmentation(job, len(schema.features), ranks))
     run_chunk: ChunkPass = eager
     if recorder is None and ranks.device.type == "cuda" and job.resources.cuda_graphs != "off":
         recorder = CudaRecorder()
@@ -148,6 +149,7 @@ def build_parts(
         moments_every=resolved.moments_every,
         mean_weight=rows.mean_weight,
         clock=eager.clock,
+        num_copies=job.num_copies,
         memory=SampleMemory(optimizer) if job.dense_optimizer.memory == "samples" else None,
     )
     average = _make_average(job, model, tables, ranks, rows)

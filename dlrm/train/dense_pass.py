@@ -1,6 +1,6 @@
 """The forward and backward pass of the dense part over a rank's share of a batch."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -84,6 +84,8 @@ class EagerChunk:
     model: nn.Module
     is_bf16: bool
     """Whether matrix products are under bf16 autocast."""
+    augment: "Augmentation | None" = None
+    """Copies of the samples to train on; None: each once, as it is."""
 
     def __call__(
         self, batch: DeviceBatch, pooled: PooledBatch, start: int, end: int, to_scaled_mean: float
@@ -92,7 +94,8 @@ class EagerChunk:
             chunk = pooled.read_chunk(start, end).requires_grad_()  # [c, F, D]
         with self.clock.part("dense"):
             rows = ChunkRows(batch.dense[start:end], chunk, batch.labels[start:end], batch.weights[start:end])
-            loss = rows.train(self.model, is_bf16=self.is_bf16)
+            copies = [rows] if self.augment is None else self.augment(rows, batch, start)
+            loss = torch.stack([copy.train(self.model, is_bf16=self.is_bf16) for copy in copies]).sum()
             gradient = chunk.grad
         if gradient is None:  # there are no tables
             return loss
@@ -123,3 +126,15 @@ class ChunkRows:
         )
         loss.backward()
         return loss.detach()
+
+
+class Augmentation(Protocol):
+    """Batch augmentation: a sample counts once, and is trained on in several copies."""
+
+    def __call__(self, rows: ChunkRows, batch: DeviceBatch, start: int) -> Iterable[ChunkRows]:
+        """Yield the copies of a chunk one by one: each is trained on before the next is made.
+
+        The weights of a sample's copies add up to its own, and their gradients add up in `rows.pooled`. start: first
+        sample of the chunk in the share.
+        """
+        ...

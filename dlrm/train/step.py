@@ -61,6 +61,8 @@ class TrainingStep:
     mean_weight: float
     """Mean weight of the training rows."""
     clock: PartClock
+    num_copies: int = 1
+    """Rows of the dense pass for each sample."""
     memory: SampleMemory | None = None
     """Memory of means in samples; None if they forget by steps."""
 
@@ -138,7 +140,7 @@ class TrainingStep:
             self._set_growth(rates.growth)
             clipped = None if self.reduction is None else self.reduction.precondition(moments, batch.index)
             if self.preconditioner is not None:
-                self.preconditioner.precondition(self.mean_weight, rates.dense)
+                self.preconditioner.precondition(self.mean_weight, self.num_copies, rates.dense)
             self.optimizer.step()
             if self.reduction is not None:
                 self.reduction.finish_update()

@@ -128,16 +128,16 @@ class ReferenceModel:
         however few rows are valid.
         """
         n, full = batch.num_valid, len(batch.labels)
-        logits = self.model(torch.from_numpy(batch.dense)[:n].double(), self.pool(batch)[:n])
         weights = None if batch.weights is None else torch.from_numpy(batch.weights)[:n].double()
         labels = torch.from_numpy(batch.labels)[:n].double()
-        loss_sum = F.binary_cross_entropy_with_logits(logits, labels, weight=weights, reduction="sum")
+        dense, pooled = torch.from_numpy(batch.dense)[:n].double(), self.pool(batch)[:n]
+        loss_sum = self.compute_loss(dense, pooled, labels, weights)
         parameters = list(self.model.parameters())
         pushed = loss_sum / (full * self._mean_weight)
         gradients = torch.autograd.grad(pushed, [*parameters, *self.tables.values()])
-        dense = self.precondition(batch, list(gradients[: len(parameters)]), dense_rate)
+        natural = self.precondition(batch, list(gradients[: len(parameters)]), dense_rate)
         with torch.no_grad():
-            for parameter, gradient in zip(parameters, dense, strict=True):
+            for parameter, gradient in zip(parameters, natural, strict=True):
                 parameter.sub_(dense_rate * gradient)
             for (name, table), gradient in zip(self.tables.items(), gradients[len(parameters) :], strict=True):
                 if self._is_adagrad:
@@ -148,6 +148,13 @@ class ReferenceModel:
                     gradient.div_(self._row_sums[name].sqrt().clamp_min(1e-300).unsqueeze(1))
                 table.sub_(table_rate * gradient)
         return loss_sum.item() / (n * self._mean_weight)
+
+    def compute_loss(
+        self, dense: torch.Tensor, pooled: torch.Tensor, labels: torch.Tensor, weights: torch.Tensor | None
+    ) -> torch.Tensor:
+        """Compute the weighted loss sum of the rows."""
+        logits = self.model(dense, pooled)
+        return F.binary_cross_entropy_with_logits(logits, labels, weight=weights, reduction="sum")
 
     def precondition(self, batch: GlobalBatch, gradients: list[torch.Tensor], rate: float) -> list[torch.Tensor]:
         """Return what to step by in the place of the gradients of the dense parameters."""

@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from dlrm.config import AveragingConfig, MomentsConfig, PreconditionerConfig, VarianceReductionConfig
+from dlrm.config import (
+    AugmentationConfig,
+    AveragingConfig,
+    MomentsConfig,
+    PreconditionerConfig,
+    VarianceReductionConfig,
+)
 from dlrm.config.optimizers import CowClipConfig
 from tests.distributed.reference import draw_batches
 from tests.distributed.saving import PartialRun, train_up_to
@@ -50,6 +56,7 @@ NATURAL = replace(NADAMW, preconditioner=PreconditionerConfig())
 SCHEDULE_FREE = replace(NADAMW, dense_optimizer="schedule_free")
 AVERAGED = replace(ADAGRAD, averaging=AveragingConfig(half_life_fraction=1.0))
 """The half-life is a batch, of which the data of these tests has one."""
+AUGMENTED = replace(ADAGRAD, augmentation=AugmentationConfig(copies=3))
 CLIPPED = replace(ADAGRAD, cowclip=CowClipConfig(r=0.001, zeta=1e-4), count_exponent=0.5)
 ACCUMULATED = replace(ADAGRAD, initial_accumulator=0.01)
 
@@ -72,6 +79,7 @@ def draw_setting_batches(setting: TrainingSetting, number: int):
         NATURAL,
         SCHEDULE_FREE,
         AVERAGED,
+        AUGMENTED,
         CLIPPED,
         ACCUMULATED,
     ],
@@ -87,6 +95,7 @@ def draw_setting_batches(setting: TrainingSetting, number: int):
         "kfac with variance reduction",
         "schedule_free, smoothed",
         "averaged",
+        "augmented",
         "clipped, by counts",
         "sums that begin above zero",
     ],

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from dlrm.config import (
+    AugmentationConfig,
     AveragingConfig,
     JobConfig,
     ModelConfig,
@@ -52,6 +53,7 @@ class TrainingSetting:
     dense_settings: dict[str, Any] = field(default_factory=dict[str, Any])
     """Further settings of the dense optimizer."""
     num_dense: int = NUM_DENSE
+    augmentation: AugmentationConfig | None = None
     moments: MomentsConfig | None = None
     variance_reduction: VarianceReductionConfig | None = None
     preconditioner: PreconditionerConfig | None = None
@@ -78,6 +80,7 @@ class TrainingSetting:
                 "initial_accumulator": self.initial_accumulator,
             },
             "sharding": {"plan": self.plan, "exchange_dtype": self.exchange_dtype, "transport": self.transport},
+            "augmentation": self.augmentation and self.augmentation.model_dump(),
             "moments": self.moments and self.moments.model_dump(),
             "variance_reduction": self.variance_reduction and self.variance_reduction.model_dump(),
             "preconditioner": self.preconditioner and self.preconditioner.model_dump(),
