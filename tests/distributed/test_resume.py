@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from dlrm.config import AveragingConfig, MomentsConfig, PreconditionerConfig, VarianceReductionConfig
+from dlrm.config import (
+    AveragingConfig,
+    DenseAveragingConfig,
+    MomentsConfig,
+    PreconditionerConfig,
+    VarianceReductionConfig,
+)
 from dlrm.config.optimizers import CowClipConfig
 from tests.distributed.reference import draw_batches
 from tests.distributed.saving import PartialRun, train_up_to
@@ -45,6 +51,12 @@ AVERAGED = replace(ADAGRAD, averaging=AveragingConfig(half_life_fraction=1.0))
 CLIPPED = replace(ADAGRAD, cowclip=CowClipConfig(r=0.001, zeta=1e-4), count_exponent=0.5)
 ACCUMULATED = replace(ADAGRAD, initial_accumulator=0.01)
 SGD = TrainingSetting(256, 64, "sgd", dense_rate=0.05, table_rate=0.1)
+LOCAL = replace(ADAGRAD, dense_averaging=DenseAveragingConfig(every=3))
+"""At the stop and at the end, ranks differ."""
+ELASTIC = replace(ADAGRAD, dense_averaging=DenseAveragingConfig(method="easgd", every=2))
+DECENTRALISED = replace(
+    SGD, dense_optimizer="momentum", dense_averaging=DenseAveragingConfig(method="dmsgd", graph="ring")
+)
 
 
 def draw_setting_batches(setting: TrainingSetting, number: int):
@@ -53,7 +65,22 @@ def draw_setting_batches(setting: TrainingSetting, number: int):
 
 @pytest.mark.parametrize(
     "setting",
-    [ADAGRAD, SGD, REDUCED, REDUCED_VARIANCE, NADAMW, SOAP, NATURAL, SCHEDULE_FREE, AVERAGED, CLIPPED, ACCUMULATED],
+    [
+        ADAGRAD,
+        SGD,
+        REDUCED,
+        REDUCED_VARIANCE,
+        NADAMW,
+        SOAP,
+        NATURAL,
+        SCHEDULE_FREE,
+        AVERAGED,
+        CLIPPED,
+        ACCUMULATED,
+        LOCAL,
+        ELASTIC,
+        DECENTRALISED,
+    ],
     ids=[
         "adagrad and adam",
         "sgd",
@@ -66,6 +93,9 @@ def draw_setting_batches(setting: TrainingSetting, number: int):
         "averaged",
         "clipped, by counts",
         "sums that begin above zero",
+        "local_sgd",
+        "easgd",
+        "dmsgd",
     ],
 )
 @pytest.mark.parametrize(
@@ -89,8 +119,12 @@ def test_ten_steps_are_bit_for_bit_five_a_stop_and_five_more(
                 assert torch.equal(found[name], tensor), name
         assert any(name.startswith("/optimizer") for name in whole.shards) == (setting is not SGD)
         assert torch.equal(after.random_numbers, before.random_numbers)
-        # Every rank computes the update of the dense parameters for itself.
-        assert all(torch.equal(whole.dense[name], tensor) for name, tensor in straight[0].dense.items())
+        if setting.dense_averaging is None:
+            # Every rank computes the update of the dense parameters for itself.
+            assert all(torch.equal(whole.dense[name], tensor) for name, tensor in straight[0].dense.items())
+        elif whole is not straight[0]:
+            own, first_rank = (run.dense | run.dense_state for run in (whole, straight[0]))
+            assert any(not torch.equal(own[name], tensor) for name, tensor in first_rank.items())
 
 
 @pytest.mark.parametrize(
