@@ -39,6 +39,11 @@ class DenseAveragingConfig(Config):
     1, 2, 4, ... before and behind. A mean counts a rank and each of its neighbours alike. Default exponential."""
 
     @property
+    def interval(self) -> int:
+        """Number of steps from one exchange of weights to the next; 1 if the method has no choice."""
+        return self.every or 1
+
+    @property
     def is_decentralised(self) -> bool:
         """Whether ranks average with their neighbours alone."""
         return "graph" in _SETTINGS[self.method]

@@ -20,8 +20,8 @@ from sharding.embedding import swap_tensors
 class DenseAveraging(ABC):
     """Base class of the methods. All ranks make the same calls in the same order.
 
-    A rank's gradient is W times the sum over its own samples, divided as the gradient of the batch is, so that the mean
-    of all ranks' gradients is that of the batch, also where the last batch is short.
+    A rank's gradient is W times the sum over its own samples, divided by the same number as the sum over the batch: the
+    mean of all ranks' gradients is the gradient of the batch, also where the last batch is short.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class DenseAveraging(ABC):
         return self._average(self._copy_weights())
 
     def _average(self, value: Tensor) -> Tensor:
-        """Return the mean of a tensor over ranks. A scalar counts steps, of which all ranks have made the same."""
+        """Return the mean of a tensor over ranks; a scalar counts steps, and is the same on all of them."""
         if value.dim() == 0:
             return value
         total = value.to(torch.float32, copy=True)
@@ -104,7 +104,7 @@ class DenseAveraging(ABC):
 
 
 class _Nothing:
-    """What is in flight where no gradient is exchanged."""
+    """Exchange of no gradients, which has arrived at once."""
 
     def wait(self) -> None:
         pass

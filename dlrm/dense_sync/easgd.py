@@ -1,4 +1,4 @@
-"""Elastic averaging SGD: a force between each rank's weights and a centre, of which all ranks have the same copy."""
+"""Elastic averaging SGD: a force between each rank's weights and a centre, the same on all ranks."""
 
 import torch
 from torch import Tensor
@@ -15,8 +15,8 @@ class ElasticAveraging(DenseAveraging):
 
     x_i = x_i + u_i - alpha (x_i - c),   c = c + alpha (sum over ranks of x_i - c),   alpha = lr rho
 
-    with x_i and c on the right as they were before step t. The paper's u_i is -lr g_i, or that of momentum. alpha is at
-    most 1 / W, where the centre moves to the mean: the paper's beta = W alpha is at most 1 too.
+    with x_i and c on the right as they were before step t. The paper's u_i is -lr g_i, or a step of momentum. alpha is
+    at most 1 / W, so that the centre never moves beyond the mean (the paper's beta = W alpha is at most 1).
     """
 
     _centre: Tensor | None = None
@@ -24,7 +24,7 @@ class ElasticAveraging(DenseAveraging):
     @torch.no_grad()
     def update(self, index: int, learning_rate: float) -> None:
         centre = self._compute_model()
-        if index % (self._config.every or 1):
+        if index % self._config.interval:
             self._optimizer.step()
             return
         distances = self._copy_weights() - centre
@@ -36,7 +36,7 @@ class ElasticAveraging(DenseAveraging):
         centre.add_(distances, alpha=alpha)
 
     def _compute_model(self) -> Tensor:
-        """Return the centre [P], not copied, which begins at the weights that all ranks begin with."""
+        """Return the centre [P], not copied; it begins at the weights of all ranks before the first step."""
         if self._centre is None:
             self._centre = self._copy_weights()
         return self._centre

@@ -17,5 +17,5 @@ class LocalSgd(DenseAveraging):
     def update(self, index: int, learning_rate: float) -> None:
         del learning_rate
         self._optimizer.step()
-        if (index + 1) % (self._config.every or 1) == 0:
+        if (index + 1) % self._config.interval == 0:
             self._set_weights(self._average(self._copy_weights()))

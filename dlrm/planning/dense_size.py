@@ -114,7 +114,7 @@ def count_sum_bytes(resolved: ResolvedJob, size: DenseSize) -> int:
     where those are averaged in their place."""
     moments, averaging = resolved.job.moments, resolved.job.dense_averaging
     extra = moments.num_extra_sums / resolved.moments_every if moments is not None else 0.0
-    every = 1 if averaging is None else averaging.every or 1
+    every = 1 if averaging is None else averaging.interval
     return round((1 + extra) * FLOAT_BYTES * size.num_parameters / every)
 
 

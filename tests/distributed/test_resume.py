@@ -55,7 +55,7 @@ LOCAL = replace(ADAGRAD, dense_averaging=DenseAveragingConfig(every=3))
 """At the stop and at the end, ranks differ."""
 ELASTIC = replace(ADAGRAD, dense_averaging=DenseAveragingConfig(method="easgd", every=2))
 DECENTRALISED = replace(
-    SGD, dense_optimizer="momentum", dense_averaging=DenseAveragingConfig(method="dmsgd", graph="ring")
+    ADAGRAD, dense_optimizer="momentum", dense_averaging=DenseAveragingConfig(method="dmsgd", graph="ring")
 )
 
 
