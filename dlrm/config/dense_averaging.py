@@ -20,8 +20,8 @@ _SETTINGS: dict[str, dict[str, Any]] = {
 class DenseAveragingConfig(Config):
     """Averaging of the dense weights over ranks: each rank updates its own by the gradient of its own samples. Tables
     are updated as ever, by the whole batch. Evaluations, checkpoints and the exported model have the mean of all ranks'
-    weights; with one rank nothing changes. A setting of the method gets its default if left out or null; settings of
-    other methods are null."""
+    weights. What is learned depends on the number of ranks; with one rank nothing changes. A setting of the method gets
+    its default if left out or null; settings of other methods are null."""
 
     method: Literal["local_sgd", "easgd", "dmsgd", "decentlam"] = "local_sgd"
     """Name of the method. local_sgd: all ranks take the mean of their weights now and then (Stich 2019, arXiv

@@ -178,8 +178,8 @@ class JobSpec(Config):
         if averaging.is_decentralised and optimizer not in ("sgd", "momentum"):
             message = f"{averaging.method} is a momentum SGD, and {optimizer} takes other steps"
             raise invalid("dense_optimizer.name", message, '"momentum" or "sgd", or dense_averaging.method "local_sgd"')
-        if self.dense_optimizer.is_averaging or optimizer == "soap":
-            message = f"the averages and eigenvectors that {optimizer} keeps would differ by rank"
+        if self.dense_optimizer.is_averaging or self.dense_optimizer.max_precondition_dim is not None:
+            message = f"{optimizer} keeps averages of weights or eigenvectors, which would differ by rank"
             raise invalid("dense_optimizer.name", message, "another optimizer, or dense_averaging null")
         return self
 

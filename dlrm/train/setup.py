@@ -162,7 +162,7 @@ def _restore(context: RunContext, state: TrainingState, identity: RunIdentity) -
         return None
     progress = state.restore(checkpoint.path, checkpoint.manifest.world_size)
     message = f"resumes at step {progress.step:,} of {progress.num_steps:,}: {checkpoint.path}"
-    if state.dense_averaging is not None and checkpoint.manifest.world_size != state.ranks.world_size:
+    if state.dense_averaging is not None and checkpoint.manifest.world_size not in (1, state.ranks.world_size):
         message += f"; every rank begins at the mean of the {checkpoint.manifest.world_size} that wrote it"
     context.reporter.event("resumed", message, step=progress.step, checkpoint=str(checkpoint.path))
     return progress

@@ -1,7 +1,7 @@
 """One training step of the whole global batch: the dense pass in chunks, a vote, then the update.
 
 Nothing moves before every rank knows that the step is finite, and tables do not change inside a step: the result does
-not depend on the number of ranks or the chunk beyond fp32 rounding.
+not depend on the number of ranks or the chunk beyond fp32 rounding, unless ranks average their weights.
 """
 
 from dataclasses import dataclass, replace
