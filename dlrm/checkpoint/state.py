@@ -10,12 +10,17 @@ from torch.optim import Optimizer
 
 from dlrm.checkpoint.progress import RunProgress
 from dlrm.checkpoint.state_files import AVERAGE, load_state, read_state_names
+from dlrm.dense_sync import DenseAveraging
 from dlrm.gradient_stats.variance_reduction import VarianceReduction
 from dlrm.optimizers import AveragingOptimizer
 from dlrm.optimizers.weight_average import WeightAverage
 from dlrm.preconditioners import Preconditioner
 from sharding.comm.process_groups import Ranks
 from sharding.embedding import ShardedTables
+
+_BY_RANK = "dense_by_rank"
+"""Name in a checkpoint of each rank's own dense weights and optimizer state, where they differ. Beside it, `dense` and
+`dense_optimizer` are means over ranks."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +38,10 @@ class TrainingState:
     ranks: Ranks
     average: WeightAverage | None = None
     preconditioner: Preconditioner | None = None
+    dense_averaging: DenseAveraging | None = None
 
     def collect(self, progress: RunProgress) -> dict[str, Any]:
-        """Return the state in the form that torch.distributed.checkpoint takes; tensors are not copied.
+        """Return the state in the form that torch.distributed.checkpoint takes; tensors are not copied. Collective.
 
         Nothing draws from torch's generators between two steps today; their state is saved for code that will.
         """
@@ -52,23 +58,32 @@ class TrainingState:
             state["preconditioner"] = self.preconditioner.state_dict()
         if self.average is not None:
             state[AVERAGE] = self.average.state_dict()
+        if self.dense_averaging is not None:
+            own = {"dense": self.model.state_dict(), "dense_optimizer": state["dense_optimizer"]}
+            state[_BY_RANK] = {f"rank-{self.ranks.rank}": own}
+            state["dense_optimizer"] = self.dense_averaging.average_state(state["dense_optimizer"])
         return state
 
     def restore(self, path: Path, num_ranks: int) -> RunProgress:
         """Load the checkpoint `path`, which `num_ranks` ranks wrote, and return its progress.
 
-        Collective. Raises CheckpointError, after which the parts are unusable.
+        Other ranks than wrote it begin at the mean where dense weights differ by rank. Collective. Raises
+        CheckpointError, after which the parts are unusable.
         """
         # The optimizer has no state where every step so far was dropped.
         if any(name.startswith("dense_optimizer.state.") for name in read_state_names(path)):
             self._make_optimizer_state()
         state = self.collect(RunProgress(num_steps=0))
         if num_ranks != self.ranks.world_size:
-            # Random states belong to the ranks that wrote them.
+            # Random states, and weights of their own, belong to the ranks that wrote them.
             del state["random"]
+            state.pop(_BY_RANK, None)
         load_state(state, path, self.ranks.background_group)
-        # Tensors were loaded in place; this call loads the plain values.
-        self.optimizer.load_state_dict(state["dense_optimizer"])
+        dense = state[_BY_RANK][f"rank-{self.ranks.rank}"] if _BY_RANK in state else state
+        if self.dense_averaging is not None:
+            self.model.load_state_dict(dense["dense"])
+        # Tensors were loaded in place, but for means; this call loads them and the plain values.
+        self.optimizer.load_state_dict(dense["dense_optimizer"])
         if "random" in state:
             _set_random_state(self.ranks, state["random"])
         return RunProgress.model_validate_json(state["progress"])
@@ -78,6 +93,8 @@ class TrainingState:
         dense = self.model.state_dict()
         if isinstance(self.optimizer, AveragingOptimizer):
             dense |= self.optimizer.list_averages(self.model.named_parameters())
+        if self.dense_averaging is not None:
+            dense |= self.dense_averaging.list_averages(self.model.named_parameters())
         return dense
 
     def _make_optimizer_state(self) -> None:

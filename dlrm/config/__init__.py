@@ -25,6 +25,7 @@ from dlrm.config.decide import (
     get_min_large_steps,
     keep_decisions,
 )
+from dlrm.config.dense_averaging import DenseAveragingConfig
 from dlrm.config.derived import (
     DerivedNumber,
     DerivedWarning,

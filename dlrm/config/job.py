@@ -11,6 +11,7 @@ from dlrm.config.augmentation import AugmentationConfig
 from dlrm.config.base import FALSE_IS_NULL, MAX_SECONDS, Config
 from dlrm.config.batch import MAX_BATCH, BatchConfig, BatchSpec
 from dlrm.config.data import DataConfig
+from dlrm.config.dense_averaging import DenseAveragingConfig
 from dlrm.config.errors import ConfigError, invalid, parse_document
 from dlrm.config.messages import format_count
 from dlrm.config.model import ModelConfig, ModelSpec
@@ -79,6 +80,9 @@ class JobSpec(Config):
     averaging: Annotated[AveragingConfig | None, FALSE_IS_NULL] = None
     """Average of the weights over the steps, which is evaluated and exported; null or false: the weights of a step
     are."""
+    dense_averaging: Annotated[DenseAveragingConfig | None, FALSE_IS_NULL] = None
+    """Averaging of the dense weights over ranks in the place of their gradients; null or false: all ranks sum their
+    gradients, and have the same weights. It needs `moments` null: no rank has the gradient of the batch."""
     sharding: ShardingConfig = ShardingConfig()
     precision: Literal["fp32", "bf16"] = "fp32"
     """Number format of the matrix products in the dense part; weights and sums are always fp32."""
@@ -172,6 +176,31 @@ class JobSpec(Config):
         if self.preconditioner is not None and self.dense_optimizer.is_preconditioning:
             message = f"{self.dense_optimizer.name} preconditions the gradient itself, by factors of another kind"
             raise invalid("preconditioner", message, "null, or another dense_optimizer.name")
+        return self
+
+    @model_validator(mode="after")
+    def _check_dense_averaging(self) -> Self:
+        averaging, optimizer = self.dense_averaging, self.dense_optimizer.name
+        if averaging is None:
+            return self
+        for field, value in (
+            ("variance_reduction", self.variance_reduction),
+            ("batch.growth", self.batch.growth),
+            ("preconditioner", self.preconditioner),
+            ("moments", self.moments),
+        ):
+            if value is not None:
+                message = "needs the gradient summed over ranks, and with dense_averaging each rank keeps its own"
+                raise invalid(field, message, "null, or dense_averaging null")
+        if self.averaging is not None:
+            message = "is of weights that all ranks share, and with dense_averaging each rank has its own"
+            raise invalid("averaging", message, "null, or dense_averaging null")
+        if averaging.is_decentralised and optimizer not in ("sgd", "momentum"):
+            message = f"{averaging.method} is a momentum SGD, and {optimizer} takes other steps"
+            raise invalid("dense_optimizer.name", message, '"momentum" or "sgd", or dense_averaging.method "local_sgd"')
+        if self.dense_optimizer.is_averaging or self.dense_optimizer.max_precondition_dim is not None:
+            message = f"{optimizer} keeps averages of weights or eigenvectors, which would differ by rank"
+            raise invalid("dense_optimizer.name", message, "another optimizer, or dense_averaging null")
         return self
 
     @model_validator(mode="after")

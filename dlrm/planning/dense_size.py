@@ -97,6 +97,8 @@ def count_parameter_bytes(job: JobSpec, size: DenseSize, *, is_in_memory: bool) 
         num_kept += REDUCTION_PER_PARAMETER
     num_kept += job.averaging is not None
     num_ranks = job.resources.world_size
+    if job.dense_averaging is not None and num_ranks > 1:
+        num_kept += job.dense_averaging.method == "easgd"
     # Each rank adds up an equal part of the sums, in a buffer of that size.
     own_part = -(-num_sums * size.num_parameters // num_ranks) if is_in_memory and num_ranks > 1 else 0
     num_factors = _count_factor_numbers(job, size)
@@ -113,10 +115,12 @@ def count_activation_bytes(job: JobSpec, size: DenseSize, chunk_size: int) -> in
 
 
 def count_sum_bytes(resolved: ResolvedJob, size: DenseSize) -> int:
-    """Count the bytes that ranks sum in a mean step: gradients, and in some steps also what moments need."""
-    moments = resolved.job.moments
+    """Count the bytes that ranks sum in a mean step: gradients, and in some steps also what moments need; or weights,
+    where those are averaged in their place."""
+    moments, averaging = resolved.job.moments, resolved.job.dense_averaging
     extra = moments.num_extra_sums / resolved.moments_every if moments is not None else 0.0
-    return round((1 + extra) * FLOAT_BYTES * size.num_parameters)
+    every = 1 if averaging is None else averaging.interval
+    return round((1 + extra) * FLOAT_BYTES * size.num_parameters / every)
 
 
 def _count_factor_numbers(job: JobSpec, size: DenseSize) -> int:

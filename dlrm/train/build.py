@@ -11,6 +11,7 @@ from torch.optim import Optimizer
 from dlrm.config import JobConfig, JobSpec, ResolvedJob, compute_full_rows
 from dlrm.data.errors import DataError
 from dlrm.data.rows import DataSchema
+from dlrm.dense_sync import DenseAveraging, make_dense_sync
 from dlrm.gradient_stats.estimator import Estimator
 from dlrm.gradient_stats.exact import ExactMoments
 from dlrm.gradient_stats.groups import GroupMoments
@@ -52,8 +53,15 @@ class Parts:
     """Average of the weights; None if the job asks for none."""
 
     @property
-    def evaluated(self) -> WeightAverage | AveragingOptimizer | None:
+    def dense_averaging(self) -> DenseAveraging | None:
+        """Average of the dense weights over ranks; None if their gradients are summed."""
+        return self.step.dense_sync if isinstance(self.step.dense_sync, DenseAveraging) else None
+
+    @property
+    def evaluated(self) -> DenseAveraging | WeightAverage | AveragingOptimizer | None:
         """Weights to evaluate and keep in the place of a step's own; None if a step's own are evaluated and kept."""
+        if self.dense_averaging is not None:
+            return self.dense_averaging
         return self.optimizer if isinstance(self.optimizer, AveragingOptimizer) else self.average
 
 
@@ -141,6 +149,7 @@ def build_parts(
         tables=tables,
         gradients=gradients,
         optimizer=optimizer,
+        dense_sync=make_dense_sync(job.dense_averaging, model, gradients, optimizer, ranks),
         reduction=reduction,
         preconditioner=preconditioner,
         layer_noise=layer_noise,

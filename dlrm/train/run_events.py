@@ -331,7 +331,9 @@ def _suggest_next(resolved: ResolvedJob, progress: RunProgress, lowest_noise_sca
 def _explain_missing_advice(resolved: ResolvedJob, progress: RunProgress) -> str:
     job = resolved.job
     noise, interval, last = progress.noise, progress.noise.interval, progress.last_evaluation
-    if job.moments is None:
+    if job.dense_averaging is not None:
+        why = "ranks average their dense weights, so that none has the gradient of the batch to measure its noise"
+    elif job.moments is None:
         why = "moments is null: leave it out, or set its fields, to measure the noise scale"
     elif not noise.traces:
         why = "no step had two samples or groups to compare: set a larger batch.global_size, or a smaller moments.every"

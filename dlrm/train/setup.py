@@ -58,7 +58,14 @@ def open_trainer(context: RunContext, dataset: Dataset, identity: RunIdentity) -
         resolved, dataset.schema, planned.plan, ranks, _describe_rows(dataset), tell_fallback=tell_fallback
     )
     state = TrainingState(
-        parts.model, parts.tables, parts.optimizer, parts.reduction, ranks, parts.average, parts.preconditioner
+        parts.model,
+        parts.tables,
+        parts.optimizer,
+        parts.reduction,
+        ranks,
+        parts.average,
+        parts.preconditioner,
+        parts.dense_averaging,
     )
     restored = _restore(context, state, identity)
     if restored is None:
@@ -155,6 +162,8 @@ def _restore(context: RunContext, state: TrainingState, identity: RunIdentity) -
         return None
     progress = state.restore(checkpoint.path, checkpoint.manifest.world_size)
     message = f"resumes at step {progress.step:,} of {progress.num_steps:,}: {checkpoint.path}"
+    if state.dense_averaging is not None and checkpoint.manifest.world_size not in (1, state.ranks.world_size):
+        message += f"; every rank begins at the mean of the {checkpoint.manifest.world_size} that wrote it"
     context.reporter.event("resumed", message, step=progress.step, checkpoint=str(checkpoint.path))
     return progress
 

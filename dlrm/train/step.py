@@ -1,13 +1,14 @@
 """One training step of the whole global batch: the dense pass in chunks, a vote, then the update.
 
 Nothing moves before every rank knows that the step is finite, and tables do not change inside a step: the result does
-not depend on the number of ranks or the chunk beyond fp32 rounding.
+not depend on the number of ranks or the chunk beyond fp32 rounding, unless ranks average their weights.
 """
 
 from dataclasses import dataclass, replace
 
 from torch.optim import Optimizer
 
+from dlrm.dense_sync import DenseSync
 from dlrm.gradient_stats.estimator import Share
 from dlrm.gradient_stats.layer_noise import LayerNoise
 from dlrm.gradient_stats.variance_reduction import VarianceReduction
@@ -48,6 +49,8 @@ class TrainingStep:
     tables: ShardedTables
     gradients: GradientBuffer
     optimizer: Optimizer
+    dense_sync: DenseSync
+    """All-reduce of the dense gradients, or average of the weights in its place."""
     reduction: VarianceReduction | None
     """Scaling of the dense gradient by its signal-to-noise ratio."""
     preconditioner: Preconditioner | None
@@ -124,13 +127,13 @@ class TrainingStep:
     ) -> Readback[StepMeasurement] | None:
         """Update tables and dense parameters: the dense gradients are summed while owners update their rows."""
         with self.clock.part("wait_for_sum"):
-            dense_sum = self.gradients.start_all_reduce(with_extra_sums=self.dense_pass.estimator.is_measuring)
+            dense_sum = self.dense_sync.start(with_extra_sums=self.dense_pass.estimator.is_measuring)
         with self.clock.part("table_update"):
             pooled.apply_update(rates.table)
         with self.clock.part("wait_for_sum"):
             dense_sum.wait()
         with self.clock.part("optimizer"):
-            self.gradients.gradient /= divisor
+            self.gradients.gradient /= divisor / self.dense_sync.num_gradients
             moments = self.dense_pass.estimator.compute_moments(batch.num_valid, self.mean_weight)
             # Before the gradient is scaled, of which the moments are views.
             sums = None if moments is None else self.layer_noise.compute_sums(moments)
@@ -141,7 +144,7 @@ class TrainingStep:
             clipped = None if self.reduction is None else self.reduction.precondition(moments, batch.index)
             if self.preconditioner is not None:
                 self.preconditioner.precondition(self.mean_weight, self.num_copies, rates.dense)
-            self.optimizer.step()
+            self.dense_sync.update(batch.index, rates.dense)
             if self.reduction is not None:
                 self.reduction.finish_update()
             if moments is None or sums is None:

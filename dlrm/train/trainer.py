@@ -11,6 +11,7 @@ from dlrm.checkpoint.progress import RunProgress
 from dlrm.checkpoint.saver import Saver
 from dlrm.config import BatchStage
 from dlrm.data.batches import Batch
+from dlrm.dense_sync import DenseAveraging
 from dlrm.optimizers import AveragingOptimizer, LearningRates, StepRates
 from dlrm.optimizers.weight_average import WeightAverage
 from dlrm.record import EndReason, EvaluationReport, StartReport, StepReport
@@ -60,7 +61,7 @@ class Trainer:
     """Whether the run leaves the model of its best evaluation, so that each better one is saved."""
     average: WeightAverage | None = None
     """Average of the weights, which every step moves; None if absent."""
-    evaluated: WeightAverage | AveragingOptimizer | None = None
+    evaluated: DenseAveraging | WeightAverage | AveragingOptimizer | None = None
     """Weights to evaluate in the place of a step's own; None if a step's own are evaluated."""
     before_batch: Callable[[], None] | None = None
     """Function to call before each batch; None if absent. Collective."""

@@ -12,7 +12,9 @@ from typing import Literal, Protocol
 import torch
 import torch.distributed as dist
 
-ExchangeKind = Literal["ids", "pooled embeddings", "gradients", "gradients of copies", "dense gradients"]
+ExchangeKind = Literal[
+    "ids", "pooled embeddings", "gradients", "gradients of copies", "dense gradients", "dense weights"
+]
 
 
 class Waitable(Protocol):

@@ -71,7 +71,14 @@ def resume_run(
 ) -> ResumedRun:
     parts = setting.build_parts(ranks)
     state = TrainingState(
-        parts.model, parts.tables, parts.optimizer, parts.reduction, ranks, parts.average, parts.preconditioner
+        parts.model,
+        parts.tables,
+        parts.optimizer,
+        parts.reduction,
+        ranks,
+        parts.average,
+        parts.preconditioner,
+        parts.dense_averaging,
     )
     reporter = Reporter(AttemptDirectory(directory / "attempt-1"), ranks.rank)
     identity = make_identity(setting, ranks.world_size)

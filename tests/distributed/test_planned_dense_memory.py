@@ -3,7 +3,13 @@
 import pytest
 import torch
 
-from dlrm.config import AveragingConfig, MomentsConfig, PreconditionerConfig, VarianceReductionConfig
+from dlrm.config import (
+    AveragingConfig,
+    DenseAveragingConfig,
+    MomentsConfig,
+    PreconditionerConfig,
+    VarianceReductionConfig,
+)
 from dlrm.optimizers import StepRates
 from dlrm.planning.dense_size import count_dense_size, count_parameter_bytes
 from dlrm.train.batch import to_device
@@ -35,6 +41,8 @@ def count_dense_bytes(ranks: Ranks, setting: TrainingSetting, batches: list[Glob
         of_layers = [state for state in parts.preconditioner.state_dict().values() if isinstance(state, dict)]
         kept += [tensor for state in of_layers for name, tensor in state.items() if not name.endswith("intervals")]
         kept.append(parts.preconditioner._sums)
+    if parts.dense_averaging:
+        kept += parts.dense_averaging.list_averages(parts.model.named_parameters()).values()
     kept += parts.average.state_dict()["dense"].values() if parts.average else []
     if isinstance(parts.step.gradients._all_reducer, SharedMemoryAllReduce):
         kept.append(parts.step.gradients._all_reducer._summed_parts[ranks.rank])
@@ -58,7 +66,7 @@ def test_a_plan_counts_the_bytes_of_the_dense_part_that_a_run_keeps(
     rank_pools: RankPools, moments: MomentsConfig | None, is_reduced: bool, optimizer: str, world_size: int
 ):
     reduction = VarianceReductionConfig() if is_reduced else None
-    # Averaged and preconditioned in one of the cases.
+    # Averaged and preconditioned in one of the cases, and with a centre in another.
     averaging = AveragingConfig() if is_reduced and optimizer == "nadamw" else None
     setting = TrainingSetting(
         256,
@@ -67,6 +75,7 @@ def test_a_plan_counts_the_bytes_of_the_dense_part_that_a_run_keeps(
         variance_reduction=reduction,
         dense_optimizer=optimizer,
         averaging=averaging,
+        dense_averaging=DenseAveragingConfig(method="easgd") if moments is None and optimizer == "sgd" else None,
         preconditioner=PreconditionerConfig() if averaging else None,
     )
     batches = draw_batches(2, 256, [rows for _, rows in setting.table_rows])

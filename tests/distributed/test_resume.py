@@ -10,6 +10,7 @@ import torch
 from dlrm.config import (
     AugmentationConfig,
     AveragingConfig,
+    DenseAveragingConfig,
     MomentsConfig,
     PreconditionerConfig,
     VarianceReductionConfig,
@@ -59,6 +60,12 @@ AVERAGED = replace(ADAGRAD, averaging=AveragingConfig(half_life_fraction=1.0))
 AUGMENTED = replace(ADAGRAD, augmentation=AugmentationConfig(copies=3))
 CLIPPED = replace(ADAGRAD, cowclip=CowClipConfig(r=0.001, zeta=1e-4), count_exponent=0.5)
 ACCUMULATED = replace(ADAGRAD, initial_accumulator=0.01)
+LOCAL = replace(ADAGRAD, dense_averaging=DenseAveragingConfig(every=3))
+"""At the stop and at the end, ranks differ."""
+ELASTIC = replace(ADAGRAD, dense_averaging=DenseAveragingConfig(method="easgd", every=2))
+DECENTRALISED = replace(
+    ADAGRAD, dense_optimizer="momentum", dense_averaging=DenseAveragingConfig(method="dmsgd", graph="ring")
+)
 
 
 def draw_setting_batches(setting: TrainingSetting, number: int):
@@ -82,6 +89,9 @@ def draw_setting_batches(setting: TrainingSetting, number: int):
         AUGMENTED,
         CLIPPED,
         ACCUMULATED,
+        LOCAL,
+        ELASTIC,
+        DECENTRALISED,
     ],
     ids=[
         "adagrad and adam",
@@ -98,6 +108,9 @@ def draw_setting_batches(setting: TrainingSetting, number: int):
         "augmented",
         "clipped, by counts",
         "sums that begin above zero",
+        "local_sgd",
+        "easgd",
+        "dmsgd",
     ],
 )
 @pytest.mark.parametrize(
@@ -121,8 +134,12 @@ def test_ten_steps_are_bit_for_bit_five_a_stop_and_five_more(
                 assert torch.equal(found[name], tensor), name
         assert any(name.startswith("/optimizer") for name in whole.shards) == (setting.table_optimizer != "sgd")
         assert torch.equal(after.random_numbers, before.random_numbers)
-        # Every rank computes the update of the dense parameters for itself.
-        assert all(torch.equal(whole.dense[name], tensor) for name, tensor in straight[0].dense.items())
+        if setting.dense_averaging is None:
+            # Every rank computes the update of the dense parameters for itself.
+            assert all(torch.equal(whole.dense[name], tensor) for name, tensor in straight[0].dense.items())
+        elif whole is not straight[0]:
+            own, first_rank = (run.dense | run.dense_state for run in (whole, straight[0]))
+            assert any(not torch.equal(own[name], tensor) for name, tensor in first_rank.items())
 
 
 @pytest.mark.parametrize(

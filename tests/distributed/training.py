@@ -9,6 +9,7 @@ import torch
 from dlrm.config import (
     AugmentationConfig,
     AveragingConfig,
+    DenseAveragingConfig,
     JobConfig,
     ModelConfig,
     MomentsConfig,
@@ -58,6 +59,7 @@ class TrainingSetting:
     variance_reduction: VarianceReductionConfig | None = None
     preconditioner: PreconditionerConfig | None = None
     averaging: AveragingConfig | None = None
+    dense_averaging: DenseAveragingConfig | None = None
     cowclip: CowClipConfig | None = None
     count_exponent: float = 0.0
     initial_accumulator: float = 0.0
@@ -85,6 +87,7 @@ class TrainingSetting:
             "variance_reduction": self.variance_reduction and self.variance_reduction.model_dump(),
             "preconditioner": self.preconditioner and self.preconditioner.model_dump(),
             "averaging": self.averaging and self.averaging.model_dump(),
+            "dense_averaging": self.dense_averaging and self.dense_averaging.model_dump(),
             "precision": self.precision,
             "run": {"seed": self.seed, "label_smoothing": self.label_smoothing},
             "resources": {"workers_per_node": world_size, "cuda_graphs": self.cuda_graphs},

@@ -1,0 +1,66 @@
+"""Averaging of the dense weights over ranks, in the place of the all-reduce of their gradients."""
+
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from dlrm.config.base import Config, Positive, fill_defaults
+from dlrm.config.errors import invalid
+
+_SETTINGS: dict[str, dict[str, Any]] = {
+    "local_sgd": {"every": 8},
+    "easgd": {"every": 8, "rho": None},
+    "dmsgd": {"graph": "exponential"},
+    "decentlam": {"graph": "exponential"},
+}
+"""Settings of each method with their defaults."""
+
+
+class DenseAveragingConfig(Config):
+    """Averaging of the dense weights over ranks: each rank updates its own by the gradient of its own samples. Tables
+    are updated as ever, by the whole batch. Evaluations, checkpoints and the exported model have the mean of all ranks'
+    weights. What is learned depends on the number of ranks; with one rank nothing changes. A setting of the method gets
+    its default if left out or null; settings of other methods are null."""
+
+    method: Literal["local_sgd", "easgd", "dmsgd", "decentlam"] = "local_sgd"
+    """Name of the method. local_sgd: all ranks take the mean of their weights now and then (Stich 2019, arXiv
+    1805.09767). easgd: a force between each rank's weights and a centre, which is evaluated and exported (Zhang,
+    Choromanska and LeCun 2015, arXiv 1412.6651). dmsgd: decentralised momentum SGD, a mean over neighbours at every
+    step; decentlam: the same without the bias that momentum adds (both Yuan et al. 2021, arXiv 2104.11981)."""
+    every: int | None = Field(default=None, ge=1, le=1_000_000)
+    """Number of steps from one exchange of weights to the next, in local_sgd and easgd; default 8."""
+    rho: Positive | None = None
+    """Force of the centre on a rank's weights, in easgd: an exchange takes them `rho` times the learning rate of the
+    way to the centre, at most 1 / ranks. null: 0.9 / ranks of the way, whatever the rate, as in the paper's
+    experiments."""
+    graph: Literal["ring", "exponential"] | None = None
+    """Ranks that are neighbours, in dmsgd and decentlam. ring: the one before and the one behind; exponential: those
+    1, 2, 4, ... before and behind. A mean counts a rank and each of its neighbours alike. Default exponential."""
+
+    @property
+    def interval(self) -> int:
+        """Number of steps from one exchange of weights to the next; 1 if the method has no choice."""
+        return self.every or 1
+
+    @property
+    def is_decentralised(self) -> bool:
+        """Whether ranks average with their neighbours alone."""
+        return "graph" in _SETTINGS[self.method]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_settings(cls, document: Any) -> Any:
+        return fill_defaults(document, _get_settings)
+
+    @model_validator(mode="after")
+    def _check_fields(self) -> Self:
+        for field in ("every", "rho", "graph"):
+            if getattr(self, field) is not None and field not in _SETTINGS[self.method]:
+                methods = " or ".join(name for name, settings in _SETTINGS.items() if field in settings)
+                raise invalid(field, f"{self.method} has no {field}", f"leave it out, or use {methods}")
+        return self
+
+
+def _get_settings(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    return _SETTINGS.get(str(fields.get("method", "local_sgd")), {})
