@@ -40,8 +40,13 @@ default: variance reduction and moments with their defaults; exact: moments of a
 METHODS: dict[str, dict[str, Any]] = REDUCTIONS | {
     "kfac": {"moments": None, "preconditioner": {}},
     "kfac, every step": {"moments": None, "preconditioner": {"max_change": 0.0}},
+    **{
+        f"augmentation, {method}": {"moments": None, "augmentation": {"method": method}}
+        for method in ("feature_dropout", "adversarial")
+    },
+    **{method: {"moments": None, "dense_averaging": {"method": method}} for method in ("local_sgd", "easgd")},
 }
-"""Sections of a job document, by method for large batches."""
+"""Sections of a job document, by method for large batches, beside those of variance reduction."""
 
 
 @dataclass(frozen=True)
