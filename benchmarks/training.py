@@ -46,7 +46,7 @@ METHODS: dict[str, dict[str, Any]] = REDUCTIONS | {
     },
     **{method: {"moments": None, "dense_averaging": {"method": method}} for method in ("local_sgd", "easgd")},
 }
-"""Sections of a job document, by method for large batches, beside those of variance reduction."""
+"""Sections of a job document, by method for large batches: kinds of variance reduction, and others."""
 
 
 @dataclass(frozen=True)
