@@ -26,6 +26,7 @@ from dlrm.record.event_names import (
     CANNOT_GROW,
     CHECKPOINT_SAVED,
     CHECKPOINTS_REMOVED,
+    DATA_LOADED,
     DATA_REUSED,
     DECIDED,
     ENDED_EARLY,
