@@ -66,6 +66,8 @@ def _list_faults(
     faults: list[FieldError] = []
     if job.batch.growth is not None:
         faults.append(FieldError("batch.growth", "grows the batch by shares of the run's length", "null"))
+    elif job.batch.rewarmup:
+        faults.append(FieldError("batch.rewarmup", "lets the rate fall at the end of every size", "false"))
     elif num_samples < stages[-1].start_row:
         message = f"the batch still grows after {num_samples:,} samples"
         faults.append(FieldError("batch.schedule", message, f"a checkpoint after {stages[-1].start_row:,} samples"))

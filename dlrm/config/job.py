@@ -155,6 +155,13 @@ class JobSpec(Config):
         return self
 
     @model_validator(mode="after")
+    def _check_rewarmup(self) -> Self:
+        if self.batch.rewarmup and self.dense_optimizer.schedule.autowu is not None:
+            message = "finds one rate for the whole run, and every size of batch.rewarmup has its own"
+            raise invalid("dense_optimizer.schedule.autowu", message, "null, or batch.rewarmup false")
+        return self
+
+    @model_validator(mode="after")
     def _check_averaging(self) -> Self:
         if self.averaging is not None and self.resources.gpus_per_worker:
             message = "weights are averaged in the memory of CPUs, and these ranks have GPUs"
