@@ -71,6 +71,7 @@ from dlrm.record.files import (
     sync_tree,
     write_atomically,
 )
+from dlrm.record.forecast import LossForecast, forecast_log_loss
 from dlrm.record.lock import RunInUseError, hold_run_lock
 from dlrm.record.metrics import (
     LOGISTIC_REGRESSION,
