@@ -19,10 +19,11 @@ def forecast_end(session: Session, job: Job, resolved: Mapping[str, Any]) -> Los
     num_steps = job.progress.get("num_steps")
     if job.state != JobState.RUNNING or not num_steps:
         return None
-    batch = resolved["job"]["batch"]
-    if batch["schedule"] or batch["growth"]:
+    # Documents of earlier versions may lack sections.
+    batch, optimizer = resolved["job"]["batch"], resolved["job"].get("dense_optimizer", {})
+    if batch.get("schedule") or batch.get("growth"):
         return None
-    decay = resolved["job"]["dense_optimizer"]["schedule"]["decay"]
+    decay = optimizer.get("schedule", {}).get("decay", "polynomial")
     poor = [] if decay == "constant" else [f'decay "{decay}" lets the rate fall, which changes the curve']
     # Of one batch size, steps are in proportion to samples.
     return forecast_log_loss(ReportRepository(session).list_log_losses(job.id), num_steps, poor)
