@@ -118,11 +118,11 @@ def make_run_path(name: str) -> Path:
     return Path("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
-def require_new_directory(path: Path) -> None:
-    """Raise BadInputError if the run directory `path` exists already."""
+def require_new_directory(path: Path, option: str = "--run-directory") -> None:
+    """Raise BadInputError if the run directory `path` exists already. option: names another one."""
     if not path.exists():
         return
-    remedy = "name another directory with --run-directory"
+    remedy = f"name another directory with {option}"
     if RunDirectory(path).spec.exists():
         remedy += f", or resume this run: dlrm resume {path}"
     raise BadInputError(f"{path} already exists: {remedy}")

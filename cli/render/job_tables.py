@@ -153,6 +153,7 @@ def make_job_table(job: JobDetails, attempts: Iterable[Attempt], last_checkpoint
         **(_describe_place(job.queue) if job.queue else {}),
         "progress": None if job.has_ended else describe_progress(job.progress),
         "batch": describe_batch_stages(job.batch_stages),
+        "forecast": job.forecast and job.forecast.message,
         "created": f"{format_duration((datetime.now(UTC) - job.created_at).total_seconds())} ago",
         "ran for": _format_running_time(starts),
         "attempts": str(job.num_attempts),

@@ -3,11 +3,11 @@
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Annotated, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from dlrm.config.base import FALSE_IS_NULL, Auto, Config
+from dlrm.config.base import FALSE_IS_NULL, Auto, Config, fill_defaults
 from dlrm.config.errors import invalid
 
 MAX_BATCH = 2**24
@@ -22,6 +22,8 @@ MAX_FIRST_SIZE = 16_384
 small steps, one seed (benchmarks/experiments.md)."""
 GROWS_FROM, GROWS_UNTIL = 0.2, 0.6
 """Shares of the run's samples: end of the first size, and latest beginning of the last one."""
+MIXED_UNTIL = 0.9
+"""Share of the run's samples at which the small batch of schedule mixed ends, as in the paper."""
 SIZES_PER_DOUBLING = 4
 """Number of sizes in which the batch doubles, a factor of 1.19 from one to the next. In each step a row of a table
 moves by the sum over its samples, so that twice as large a batch raised the loss for some steps; small factors do not
@@ -44,7 +46,7 @@ class ScheduledBatch(Config):
 BatchSchedule = Annotated[list[ScheduledBatch], Field(max_length=MAX_STAGES)]
 # By the kind of the value, so that a stage at fault is told alone, and not that it is no "auto" either.
 OpenSchedule = Annotated[
-    Annotated[BatchSchedule, Tag("(stages)")] | Annotated[Auto, Tag("(auto)")],
+    Annotated[BatchSchedule, Tag("(stages)")] | Annotated[Literal["auto", "mixed"], Tag("(auto)")],
     Discriminator(lambda value: "(auto)" if isinstance(value, str) else "(stages)"),
 ]
 
@@ -75,13 +77,17 @@ class BatchSpec(Config):
     """Smaller sizes that the run begins with, ascending; `global_size` follows. Empty: one size for the whole run.
     auto: an eighth of `global_size`, at most 16,384, for the first fifth of the samples; the batch then grows in
     small steps, and reaches `global_size` before 60 % of them. A growing batch can take the place of a falling rate
-    (Smith et al. 2018, arXiv 1711.00489)."""
+    (Smith et al. 2018, arXiv 1711.00489). mixed: the same first size for 90 % of the samples, then `global_size`, with
+    `rewarmup` (mixed-batch training, You et al. 2020, arXiv 1904.00962, section 4.1)."""
+    rewarmup: bool = False
+    """Whether each size of the schedule has a warm-up and a decay of its own: shares of the run in the schedules of
+    rates are then shares of the samples of that size. schedule mixed sets it if it is left out."""
     growth: Annotated[BatchGrowth | None, FALSE_IS_NULL] = None
     """Growth of the batch by the noise scale, which takes the place of a schedule; null or false: none."""
 
     def get_schedule(self) -> list[ScheduledBatch]:
         """Return the schedule; an empty one while it is left open."""
-        return [] if self.schedule == "auto" else self.schedule
+        return [] if isinstance(self.schedule, str) else self.schedule
 
     def list_sizes(self) -> list[tuple[str, int]]:
         """List the batch sizes that the document names, ascending, with their fields; none that is left open."""
@@ -102,10 +108,18 @@ class BatchSpec(Config):
         valid = [nearest for nearest in (below, below + multiple) if least <= nearest <= most]
         return " or ".join(map(str, valid)) or f"ascending multiples of {multiple} for all sizes"
 
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_rewarmup(cls, document: Any) -> Any:
+        return fill_defaults(document, lambda fields: {"rewarmup": True} if fields.get("schedule") == "mixed" else {})
+
     @model_validator(mode="after")
     def _check_growth(self) -> Self:
         if self.schedule and self.growth is not None:
             raise invalid("growth", "schedule says already when the batch grows", "one of the two")
+        if self.rewarmup and self.growth is not None:
+            message = "nobody knows beforehand how long a size lasts that the noise scale ends"
+            raise invalid("rewarmup", message, "false, or a schedule in the place of growth")
         sizes = self.list_sizes()
         if self.global_size == "auto" and sizes:
             raise invalid("global_size", "is auto, but a batch that grows needs its last size", f"above {sizes[-1][1]}")
@@ -139,6 +153,14 @@ class BatchConfig(BatchSpec):
         """Whether the run begins with smaller batches than its largest."""
         return self.first_size < self.global_size
 
+    def find_part(self, done_fraction: float) -> tuple[float, float, int]:
+        """Find the part of the run with one warm-up and one decay at a share of its samples: two shares, first size."""
+        if not self.rewarmup:
+            return 0.0, 1.0, self.first_size
+        ends = [0.0, *(stage.until_fraction for stage in self.schedule), 1.0]
+        start, end = next(pair for pair in pairwise(ends) if done_fraction < pair[1])
+        return start, end, self.find_size(start)
+
     def find_size(self, done_fraction: float) -> int:
         """Find the batch at a share of the run's samples, as far as it is known before: the first one with `growth`."""
         if self.growth is not None:
@@ -146,6 +168,11 @@ class BatchConfig(BatchSpec):
         return next(
             (stage.global_size for stage in self.schedule if done_fraction < stage.until_fraction), self.global_size
         )
+
+
+def list_mixed_sizes(last: int) -> list[tuple[int, float]]:
+    """List the small size before the last one, with the share of the run's samples at which it ends."""
+    return [(first, MIXED_UNTIL) for first, _ in list_growing_sizes(last)[:1]]
 
 
 def list_growing_sizes(last: int) -> list[tuple[int, float]]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from dlrm.config.base import Config
-from dlrm.config.batch import MAX_BATCH, find_unit, list_growing_sizes, shorten_sizes
+from dlrm.config.batch import MAX_BATCH, find_unit, list_growing_sizes, list_mixed_sizes, shorten_sizes
 from dlrm.config.data import DataConfig
 from dlrm.config.errors import ConfigError, FieldError, parse_document
 from dlrm.config.job import JobConfig, JobSpec
@@ -91,8 +91,8 @@ class Decision(Config):
 
 
 def list_open_fields(job: JobSpec) -> list[str]:
-    """List the fields of a document that say "auto" and are decided by the rows, as dotted paths."""
-    return [field for field in _RULES if _get_value(job, field) == "auto"]
+    """List the fields of a document that say "auto", or "mixed", and are decided by the rows, as dotted paths."""
+    return [field for field in _RULES if _get_value(job, field) in ("auto", "mixed")]
 
 
 def decide(job: JobSpec, facts: DataFacts | None) -> tuple[JobConfig, list[Decision]]:
@@ -217,11 +217,14 @@ def _decide_schedule(document: dict[str, Any], facts: DataFacts | None) -> tuple
     count once.
     """
     last, moments = document["batch"]["global_size"], document["moments"]
+    is_mixed = document["batch"]["schedule"] == "mixed"
     unit = math.lcm(find_unit(last), *_list_rank_counts(document))
     least = moments["num_groups"] if moments else 1
-    sizes = {-(-max(size, least) // unit) * unit: until for size, until in list_growing_sizes(last)}
+    listed = list_mixed_sizes(last) if is_mixed else list_growing_sizes(last)
+    sizes = {-(-max(size, least) // unit) * unit: until for size, until in listed}
     stages = [{"until_fraction": until, "global_size": size} for size, until in sizes.items() if size < last]
-    reason = "more steps while the gradient is large against its noise" if stages else "too small for the ranks to grow"
+    aim = "most samples in small batches" if is_mixed else "more steps while the gradient is large against its noise"
+    reason = aim if stages else "too small for the ranks to grow"
     is_filled = SCHEDULE_FIELD in (document["filled_by_preset"] or ())
     return stages, f"preset {document['preset']}: {reason}" if is_filled else reason
 

@@ -172,7 +172,7 @@ def _has_open_fields(document: JobSpec, decisions: list[Decision], facts: DataFa
 def _list_warnings(job: JobConfig, decisions: Sequence[Decision]) -> list[DerivedWarning]:
     warnings = [*_list_preset_warnings(job), *_list_few_rows_warnings(job, decisions)]
     for name, optimizer in (("dense", job.dense_optimizer), ("table", job.table_optimizer)):
-        warnings += _list_schedule_warnings(name, optimizer, job.batch.first_size)
+        warnings += _list_schedule_warnings(name, optimizer, _get_longest_warming(job.batch))
         warnings += _list_jump_warnings(name, optimizer, job.batch)
     return warnings
 
@@ -262,6 +262,7 @@ def _derive_schedule_numbers(
     name: str, optimizer: DenseOptimizerConfig | TableOptimizerConfig, batch: BatchConfig
 ) -> list[DerivedNumber]:
     schedule, first, last = optimizer.schedule, batch.first_size, batch.global_size
+    warming, unit = _get_longest_warming(batch), "of each size" if batch.rewarmup else "of the run"
     if schedule.autowu is not None:
         reason = "schedule.autowu: at most; the rate at which the training loss is least"
         return [
@@ -269,9 +270,9 @@ def _derive_schedule_numbers(
         ]
     length = f"warmup_fraction {schedule.warmup_fraction:g}"
     if schedule.scaling == "legw":
-        length += f" at {schedule.base_batch} samples, scaling legw, to {first}"
-    if _is_capped(optimizer, first):
-        length += f": {schedule.requested_warmup(first):.3g}, capped at {MAX_WARMUP:g}"
+        length += f" at {schedule.base_batch} samples, scaling legw, to {warming}"
+    if _is_capped(optimizer, warming):
+        length += f": {schedule.requested_warmup(warming):.3g}, capped at {MAX_WARMUP:g}"
     scaling = f"scaling {schedule.scaling}"
     if schedule.noise_scale is not None:
         scaling += f" ({get_noise_rule(optimizer.name)} far below noise_scale {schedule.noise_scale:g})"
@@ -285,7 +286,7 @@ def _derive_schedule_numbers(
             unit="",
             reason=peak,
         ),
-        DerivedNumber(name=f"{name}_warmup_fraction", value=schedule.warmup(first), unit="of the run", reason=length),
+        DerivedNumber(name=f"{name}_warmup_fraction", value=schedule.warmup(warming), unit=unit, reason=length),
     ]
 
 
@@ -323,7 +324,7 @@ def _list_few_rows_warnings(job: JobConfig, decisions: Sequence[Decision]) -> li
 def _list_schedule_warnings(
     name: str, optimizer: DenseOptimizerConfig | TableOptimizerConfig, global_size: int
 ) -> list[DerivedWarning]:
-    """Warn where the warm-up of a run that begins with batches of `global_size` samples is cut."""
+    """Warn where the warm-up at batches of `global_size` samples is cut."""
     if not _is_capped(optimizer, global_size):
         return []
     schedule = optimizer.schedule
@@ -340,6 +341,8 @@ def _list_jump_warnings(
     name: str, optimizer: DenseOptimizerConfig | TableOptimizerConfig, batch: BatchConfig
 ) -> list[DerivedWarning]:
     """Warn where the learning rate rises at once, and far, where the batch grows."""
+    if batch.rewarmup:
+        return []
     sizes = [size for _, size in batch.list_sizes()]
     if batch.growth is not None:
         sizes[1:] = [min(2 * batch.growth.start_size, batch.global_size)]
@@ -354,6 +357,11 @@ def _list_jump_warnings(
         f"once where the batch grows, which can throw a model far back; set scaling none{other}"
     )
     return [DerivedWarning(name=RATE_JUMPS, message=message)]
+
+
+def _get_longest_warming(batch: BatchConfig) -> int:
+    """Return the size at which the longest warm-up of a run begins: the last one if every size has its own."""
+    return batch.global_size if batch.rewarmup else batch.first_size
 
 
 def _is_capped(optimizer: DenseOptimizerConfig | TableOptimizerConfig, global_size: int) -> bool:

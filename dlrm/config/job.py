@@ -198,9 +198,16 @@ class JobSpec(Config):
         if averaging.is_decentralised and optimizer not in ("sgd", "momentum"):
             message = f"{averaging.method} is a momentum SGD, and {optimizer} takes other steps"
             raise invalid("dense_optimizer.name", message, '"momentum" or "sgd", or dense_averaging.method "local_sgd"')
-        if self.dense_optimizer.is_averaging or self.dense_optimizer.max_precondition_dim is not None:
+        if self.dense_optimizer.is_averaging or self.dense_optimizer.is_preconditioning:
             message = f"{optimizer} keeps averages of weights or eigenvectors, which would differ by rank"
             raise invalid("dense_optimizer.name", message, "another optimizer, or dense_averaging null")
+        return self
+
+    @model_validator(mode="after")
+    def _check_rewarmup(self) -> Self:
+        if self.batch.rewarmup and self.dense_optimizer.schedule.autowu is not None:
+            message = "finds one rate for the whole run, and every size of batch.rewarmup has its own"
+            raise invalid("dense_optimizer.schedule.autowu", message, "null, or batch.rewarmup false")
         return self
 
     @model_validator(mode="after")

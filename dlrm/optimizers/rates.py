@@ -1,5 +1,6 @@
 """Learning rates of every step of a run."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dlrm.config import (
@@ -31,7 +32,7 @@ class LearningRates:
     """Learning rates of a run, a function of the position and of the batch there.
 
     The peak scales with the present batch. Warm-up and decay count samples: the first batch sets the warm-up, so that a
-    growing batch does not begin another one.
+    growing batch does not begin another one. With parts, each is as a run of its own.
     """
 
     job: JobConfig
@@ -42,15 +43,20 @@ class LearningRates:
     """Batches that the run begins with."""
     warmup: AutoWarmup | None = None
     """Warm-up of the dense parameters that finds the rate; None if absent."""
+    parts: Sequence[BatchStage] = ()
+    """Stages of the whole run that each have a warm-up and a decay of their own; empty if it has one of both."""
 
     def at(self, num_samples: int, stage: BatchStage) -> StepRates:
         """Compute the rates of a step of `stage`. num_samples: rows consumed before it."""
         dense = self.job.dense_optimizer
         first_peak, peak = (compute_peak_rate(dense, size) for size in (self.first.global_size, stage.global_size))
         growth = stage.full_rows / self.first.full_rows
+        part = next((part for part in self.parts if num_samples < part.end_row), None)
+        own = self if part is None else LearningRates(self.job, part.end_row - part.start_row, part)
+        num_done = num_samples if part is None else num_samples - part.start_row
         return StepRates(
-            dense=self._compute_dense_rate(num_samples, stage),
-            table=self._compute_rate(self.job.table_optimizer, num_samples, stage),
+            dense=own._compute_dense_rate(num_done, stage),
+            table=own._compute_rate(self.job.table_optimizer, num_done, stage),
             growth=growth,
             average_weight=growth * (first_peak / peak) ** 2,
         )

@@ -26,6 +26,7 @@ from dlrm.record.event_names import (
     CANNOT_GROW,
     CHECKPOINT_SAVED,
     CHECKPOINTS_REMOVED,
+    DATA_LOADED,
     DATA_REUSED,
     DECIDED,
     ENDED_EARLY,
@@ -70,6 +71,7 @@ from dlrm.record.files import (
     sync_tree,
     write_atomically,
 )
+from dlrm.record.forecast import LossForecast, forecast_log_loss
 from dlrm.record.lock import RunInUseError, hold_run_lock
 from dlrm.record.metrics import (
     LOGISTIC_REGRESSION,

@@ -4,8 +4,8 @@ DECIDED, ENDED_EARLY, BEST_MODEL, BLENDED = "decided", "ended_early", "best_mode
 """Names of the events about decisions on a job document, the early end of a run that gets no better, its choice of a
 model, and the blend of this model."""
 
-DATA_REUSED = "data_reused"
-"""Name of the event that raw rows were prepared before, by another run."""
+DATA_LOADED, DATA_REUSED = "data_loaded", "data_reused"
+"""Names of the events with the numbers of rows, and that raw rows were prepared before, by another run."""
 
 AVERAGES_WEIGHTS = "averages_weights"
 """Name of the event that the model of a run is an average of its weights over the steps."""

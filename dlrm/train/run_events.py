@@ -25,6 +25,7 @@ from dlrm.record import (
     AVERAGES_WEIGHTS,
     BATCH_ADVICE,
     BATCH_GROWN,
+    DATA_LOADED,
     DECIDED,
     LARGE_BATCH,
     LEARNS_NOTHING,
@@ -57,7 +58,7 @@ def report_data_and_plan(reporter: Reporter, dataset: Dataset, planned: PlannedT
     """Report the loaded data, the ranks of each table, and the chunk."""
     job = planned.resolved.job
     reporter.event(
-        "data_loaded",
+        DATA_LOADED,
         f"{dataset.train.num_rows:,} training rows, {dataset.evaluation.num_rows:,} evaluation rows, "
         f"{len(dataset.schema.features)} tables of {sum(f.num_ids for f in dataset.schema.features):,} rows",
         num_train_rows=dataset.train.num_rows,

@@ -109,7 +109,11 @@ def _make_trainer(
         validate=None if dataset.validation is None else make_evaluator(dataset.validation, "validation rows"),
         measure_train=None if train_sample is None else make_evaluator(train_sample, "training rows"),
         rates=LearningRates(
-            resolved.job, stages.num_run_rows, stages.stages[0], _make_warmup(context, progress, stages.num_run_rows)
+            resolved.job,
+            stages.num_run_rows,
+            stages.stages[0],
+            _make_warmup(context, progress, stages.num_run_rows),
+            stages.stages if resolved.job.batch.rewarmup else (),
         ),
         reporter=context.reporter,
         stop=context.stop,

@@ -13,6 +13,7 @@ from dlrm.record import EvaluationSource, find_yardsticks, list_quality_warnings
 from service import schemas
 from service.http.body import Body
 from service.jobs.batch_stages import list_batch_stages
+from service.jobs.forecast import forecast_end
 from service.queue.place import Wait
 from service.reports.progress import present_progress
 from service.schemas import BriefProgress, QueuePlace
@@ -89,6 +90,7 @@ class JobDetail(schemas.JobDetails, frozen=True):
             "spec": document.spec,
             "derived": document.resolved["derived"],
             "batch_stages": list_batch_stages(document.spec, document.resolved, job.progress.get("global_size")),
+            "forecast": forecast_end(session, job, document.resolved),
             "queue": queue,
         }
         if wait is not None:

@@ -148,8 +148,10 @@ def compute_learning_rates(job: JobConfig) -> list[RatePoint]:
     points: list[RatePoint] = []
     for step in range(NUM_POINTS):
         size = job.batch.find_size(step / NUM_POINTS)
+        start, end, first_size = job.batch.find_part(step / NUM_POINTS)
+        num_points, point = (end - start) * NUM_POINTS, step - start * NUM_POINTS
         dense, table = (
-            _compute_rate(optimizer, step, size, job.batch.first_size)
+            _compute_rate(optimizer, point, num_points, size, first_size)
             for optimizer in (job.dense_optimizer, job.table_optimizer)
         )
         points.append(RatePoint(done_fraction=(step + 1) / NUM_POINTS, global_size=size, dense=dense, table=table))
@@ -157,9 +159,12 @@ def compute_learning_rates(job: JobConfig) -> list[RatePoint]:
 
 
 def _compute_rate(
-    optimizer: DenseOptimizerConfig | TableOptimizerConfig, step: int, size: int, first_size: int
+    optimizer: DenseOptimizerConfig | TableOptimizerConfig, point: float, num_points: float, size: int, first_size: int
 ) -> float:
-    """Compute the rate at a point of a run at a batch of `size` samples, which began with one of `first_size`."""
+    """Compute the rate at a point of `num_points` at a batch of `size` samples, which began with one of `first_size`.
+
+    The points cover the run, or a part with its own warm-up and decay.
+    """
     schedule = optimizer.schedule
-    num_warmup_steps = schedule.count_warmup_steps(NUM_POINTS, first_size)
-    return compute_peak_rate(optimizer, size) * schedule.factor(step, NUM_POINTS, num_warmup_steps)
+    num_warmup_steps = schedule.count_warmup_steps(num_points, first_size)
+    return compute_peak_rate(optimizer, size) * schedule.factor(point, num_points, num_warmup_steps)

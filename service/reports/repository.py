@@ -151,6 +151,19 @@ class ReportRepository:
                 return
             first_step = rows[-1].step + 1
 
+    def list_log_losses(self, job_id: str) -> list[tuple[int, float]]:
+        """List step and log-loss of the valid evaluations of a job, in order; those before the first step left out."""
+        table = EVALUATIONS
+        return [
+            (step, loss)
+            for own in self.list_ranges(job_id, "evaluation")
+            for step, loss in self._connection.execute(
+                select(table.c.step, table.c.log_loss)
+                .where(*_is_within(table, job_id, own, 1), table.c.log_loss.is_not(None))
+                .order_by(table.c.step)
+            )
+        ]
+
     def count_evaluations(self, job_id: str, after: int, until: int) -> tuple[int, int]:
         """Return the number of evaluations of all attempts of a job in steps (after, until], and the last step of all.
 

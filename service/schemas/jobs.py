@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import Field
 
-from dlrm.record import RankEnd, YardstickResult
+from dlrm.record import LossForecast, RankEnd, YardstickResult
 from service.schemas.answers import Answer
 
 ENDED_STATES = frozenset({"SUCCEEDED", "FAILED", "CANCELLED"})
@@ -232,6 +232,8 @@ class JobDetails(Job, frozen=True):
     """Numbers that were derived from the document."""
     batch_stages: list[BatchStage] = Field(default=[])
     """Sizes of a batch that grows, in order; empty for a batch of one size."""
+    forecast: LossForecast | None = None
+    """Forecast of the log-loss at the end; None unless the job trains, at one batch size."""
     queue: QueuePlace | None = None
     """Place in the queue; None while the job does not wait there, and in answers to changes of the job."""
 

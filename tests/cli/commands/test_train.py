@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from dlrm.record import EXIT_STOPPED
+from dlrm.record import EXIT_STOPPED, RunDirectory, StepReport
 from tests.cli.conftest import command, run
+from tests.e2e.launching import reports_of
 
 pytestmark = pytest.mark.slow
 
@@ -270,3 +271,25 @@ def test_data_files_that_cannot_be_trained_give_one_line_and_leave_no_run(
     assert ended.err.count("error:") == 1
     assert not (tmp_path / "runs").exists()
     assert (tmp_path / "edited.toml").read_text() == "# mine\n"
+
+
+def test_a_run_with_mixed_batches_warms_up_once_more_where_the_batch_grows(tmp_path: Path) -> None:
+    schedule = {"scaling": "none", "warmup_fraction": 0.5, "decay": "constant"}
+    optimizer = {"name": "lamb", "learning_rate": 0.01, "schedule": schedule}
+    job = write_job(
+        tmp_path,
+        batch={"global_size": 512, "schedule": "mixed"},
+        dense_optimizer=optimizer,
+        run={"epochs": 1, "yardsticks": "none"},
+    )
+    ended = run("train", job, "--run-directory", tmp_path / "run")
+    assert ended.returncode == 0, ended.stderr
+    steps = [
+        report for report in reports_of(RunDirectory(tmp_path / "run"), "metrics") if isinstance(report, StepReport)
+    ]
+    small, large = ([step.dense_learning_rate for step in steps if step.global_size == size] for size in (64, 512))
+    for rates in (small, large):
+        num_warmup = rates.index(0.01) + 1
+        assert num_warmup == pytest.approx(len(rates) / 2, abs=1)
+        assert rates[:num_warmup] == pytest.approx([0.01 * (step + 1) / num_warmup for step in range(num_warmup)])
+        assert rates[num_warmup:] == [0.01] * (len(rates) - num_warmup)

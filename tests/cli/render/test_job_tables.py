@@ -11,7 +11,7 @@ from cli.render.job_tables import make_events_table, make_job_table, make_jobs_t
 from cli.render.quality import print_advice, print_comparison
 from dlrm.gradient_stats.batch_advice import advise
 from dlrm.gradient_stats.noise import NoiseInterval
-from dlrm.record import EventReport, YardstickResult
+from dlrm.record import EventReport, LossForecast, YardstickResult
 from service.client import Attempt, BatchStage, Event, Job, JobDetails, Progress, QueuePlace
 
 TIME = datetime(2026, 1, 1, tzinfo=UTC)
@@ -142,6 +142,10 @@ def test_jobs_of_several_owners_are_shown_with_their_owners() -> None:
             {"batch_stages": MANY_STAGES},
             "batch 1,010 samples now; stages: 1,001 until 10 % of the samples, then 7 more sizes, then 1,009 until 90 "
             "% of the samples, then 1,010",
+        ),
+        (
+            {"forecast": LossForecast(message="log-loss 0.4571 (0.4550 to 0.4603) at the end")},
+            "forecast log-loss 0.4571",
         ),
         ({"queue": QueuePlace(position=1, waits_for="", expected_start_at=None)}, "in the queue number 1 created"),
     ],

@@ -16,7 +16,7 @@ export function showFigures(list, job, lastCheckpoint, attempts) {
   showTiles(list, tiles);
 }
 
-function listQuality({ metrics, progress, state }) {
+function listQuality({ metrics, progress, state, forecast }) {
   const auc = metrics.auc ?? progress.auc;
   const { auc_standard_error: error, best_possible_auc: best, model_step: step } = metrics;
   const isEarlier = isKnown(step) && step < metrics.last_step;
@@ -35,6 +35,7 @@ function listQuality({ metrics, progress, state }) {
     ["Normalized entropy", metrics.normalized_entropy, figure(metrics.normalized_entropy), "1 is the constant predictor"],
     ["Calibration", metrics.calibration, figure(metrics.calibration), "predicted / observed positives; 1 is right"],
     ["Training loss", loss, figure(loss), "of the last step"],
+    ["Log-loss at the end", forecast?.log_loss, figure(forecast?.log_loss), forecast?.message],
   ].flatMap(([name, value, text, note]) => (isKnown(value) ? [[name, text, note]] : []));
 }
 

@@ -1,0 +1,29 @@
+"""Forecast of the log-loss at the end of a job that trains, from its evaluations so far."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from dlrm.record import LossForecast, forecast_log_loss
+from service.reports.repository import ReportRepository
+from service.store.models import Job
+from service.store.states import JobState
+
+
+def forecast_end(session: Session, job: Job, resolved: Mapping[str, Any]) -> LossForecast | None:
+    """Forecast the log-loss at the end of a job; None unless it trains, at one batch size.
+
+    resolved: resolved document, with what a run has decided once it has.
+    """
+    num_steps = job.progress.get("num_steps")
+    if job.state != JobState.RUNNING or not num_steps:
+        return None
+    # Documents of earlier versions may lack sections.
+    batch, optimizer = resolved["job"]["batch"], resolved["job"].get("dense_optimizer", {})
+    if batch.get("schedule") or batch.get("growth"):
+        return None
+    decay = optimizer.get("schedule", {}).get("decay", "polynomial")
+    poor = [] if decay == "constant" else [f'decay "{decay}" lets the rate fall, which changes the curve']
+    # Of one batch size, steps are in proportion to samples.
+    return forecast_log_loss(ReportRepository(session).list_log_losses(job.id), num_steps, poor)
