@@ -14,7 +14,7 @@ from cli.local.console import UNKNOWN, escape_unprintable, format_decision, form
 from cli.local.progress import describe_progress
 from cli.render.tables import cell, cut_cell, dim, make_facts_table, make_table
 from dlrm.config import ResolvedJob, format_count, shorten_sizes
-from dlrm.record import format_auc
+from dlrm.record import SHARPNESS_FIGURES, format_auc
 from hostinfo.sizes import format_size
 from service.client import ApiKey, Artifact, Attempt, BatchStage, Checkpoint, DueJob, Event, Job, JobDetails, QueuePlace
 
@@ -37,6 +37,7 @@ RESULT_NAMES = {
     "train_log_loss": "log-loss on training rows",
     "normalized_entropy": "normalized entropy",
     "calibration": "calibration",
+    **SHARPNESS_FIGURES,
     "samples_per_second": "samples/s",
     "noise_scale": "noise scale",
     "largest_useful_batch": "largest useful batch",

@@ -24,6 +24,7 @@ EXECUTION_SETTINGS: dict[str, Any] = {
         "keep_checkpoints": True,
         "keep_scores": True,
         "peer_timeout_seconds": True,
+        "sharpness": True,
         "trackers": True,
         "yardsticks": True,
     },

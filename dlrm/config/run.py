@@ -36,6 +36,16 @@ class WarmStartConfig(Config):
     resets them."""
 
 
+class SharpnessConfig(Config):
+    """Measurement of a trained model: how sharp its loss is around the dense parameters, and the gap between training
+    and evaluation rows. The sharpness is measured in boxes (Keskar et al. 2017, arXiv 1609.04836, metric 2.1), and by
+    the largest eigenvalue of the Hessian."""
+
+    num_rows: int = Field(default=65_536, ge=1, le=MAX_ROWS)
+    """Number of training rows that it uses, spread evenly, and no more than there are evaluation rows. It makes up to
+    72 passes over them, in float64 on the CPUs, and keeps their pooled embeddings in memory."""
+
+
 class RunSpec(Config):
     """Settings of the run, as a job document states them. Lengths are epochs or fractions of the run, so that a
     different batch leaves them unchanged."""
@@ -89,6 +99,8 @@ class RunSpec(Config):
     yardsticks: Literal["all", "logistic", "none"] = "all"
     """Simple models that the trained one is compared with at the end, on the same evaluation rows. logistic: logistic
     regression; all: boosted trees too, where LightGBM or scikit-learn is installed; none: no comparison."""
+    sharpness: Annotated[SharpnessConfig | None, FALSE_IS_NULL] = None
+    """Measurement of how sharp the loss of the model is, before a blend; null or false: none."""
     trackers: TrackersConfig = TrackersConfig()
     """Experiment trackers that get the run's figures too, such as TensorBoard."""
     seed: int = Field(default=0, ge=0, le=2**63 - 1)

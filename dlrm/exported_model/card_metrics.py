@@ -2,7 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 
-from dlrm.record import YARDSTICKS, Course, EvaluationSource, YardstickResult, find_yardsticks, list_quality_warnings
+from dlrm.record import (
+    SHARPNESS_FIGURES,
+    YARDSTICKS,
+    Course,
+    EvaluationSource,
+    YardstickResult,
+    find_yardsticks,
+    list_quality_warnings,
+)
 
 
 def format_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -50,6 +58,10 @@ def render_metrics(train_label_rate: float, metrics: Mapping[str, float | None])
     if metrics.get("train_log_loss") is not None:
         auc, loss = (_format_metric(metrics.get(name)) for name in ("train_auc", "train_log_loss"))
         paragraphs.append(f"On a sample of its training rows: AUC {auc}, log-loss {loss}.")
+    if metrics.get("hessian_eigenvalue") is not None:
+        figures = [(words, _format_metric(metrics.get(name))) for name, words in SHARPNESS_FIGURES.items()]
+        text = "Sharpness of its loss around the dense parameters, before a blend, and gap to evaluation rows:"
+        paragraphs += [text, format_table(("", ""), figures)]
     if (noise_scale := metrics.get("noise_scale")) is not None:
         paragraphs.append(f"Noise scale of its dense gradient at the end: {noise_scale:,.0f} samples.")
     return "\n\n".join(paragraphs)

@@ -96,6 +96,7 @@ class _PairProducts(torch.autograd.Function):
     """z_ij = v_i . v_j; only pairs i > j are kept; so dv_i = sum_j dz_ij v_j, with dz_ij = dz_ji and dz_ii = 0.
 
     Both ways one product of matrices and one gather: autograd would make two products of the way back, and scatter.
+    The way back can be differentiated again, for second derivatives of the loss.
     """
 
     @staticmethod
@@ -104,7 +105,6 @@ class _PairProducts(torch.autograd.Function):
         return torch.bmm(vectors, vectors.transpose(1, 2)).flatten(1).index_select(1, pairs)
 
     @staticmethod
-    @once_differentiable
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, *grad_outputs: torch.Tensor
     ) -> tuple[torch.Tensor, None, None]:

@@ -39,6 +39,7 @@ from dlrm.record.event_names import (
     MODEL_SAVED,
     ONE_LABEL,
     SCORES_LOST,
+    SHARPNESS_FAILED,
     SHORT_EPOCH,
     TABLES_RESET,
     TRACKING_FAILED,
@@ -139,5 +140,6 @@ from dlrm.record.reports import (
     parse_whole_reports,
 )
 from dlrm.record.scores import ScoresDirectory, ScoresRecord
+from dlrm.record.sharpness import SHARPNESS_FIGURES, Sharpness
 from dlrm.record.spool import SpoolReader, SpoolWriter
 from dlrm.record.trained import ModelRecord, NoModelError, TrainedModel

@@ -49,6 +49,9 @@ that it is logistic regression alone, since its network adds nothing."""
 BANNERS = (SHORT_EPOCH, FEW_STEPS, ONE_LABEL, FEW_EVALUATION_ROWS, LARGE_BATCH, LEARNS_NOTHING)
 """Warnings that stand at the top of a job's page, since the job should perhaps be changed."""
 
+SHARPNESS_FAILED = "sharpness_failed"
+"""Name of the warning that the requested sharpness of the model could not be measured."""
+
 UPLOADED, UPLOAD_RECOVERED = "uploaded", "upload_recovered"
 """Names of the events that a checkpoint or the model is in the bucket of the run, and that it can be reached again."""
 UPLOAD_FAILED, UPLOADS_LEFT = "upload_failed", "uploads_left"
@@ -72,6 +75,7 @@ WARNINGS = frozenset(
         CANNOT_GROW,
         GRAPHS_NOT_USED,
         SCORES_LOST,
+        SHARPNESS_FAILED,
         TRACKING_FAILED,
         UPLOAD_FAILED,
         UPLOADS_LEFT,

@@ -1,4 +1,4 @@
-"""Progress of work without steps: evaluations, and what is left after the last step: blend, comparisons, export."""
+"""Progress of work without steps: evaluations, and what is left after the last step, such as blend and export."""
 
 import time
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from dlrm.yardsticks.boosted_trees import find_boosted_trees
 
 REPORT_SECONDS = 2.0
 """Seconds between two reports of one part."""
-BLEND, EXPORT = "blend", "export"
+SHARPNESS, BLEND, EXPORT = "sharpness", "blend", "export"
 MIN_ESTIMATE_FRACTION = 0.1
 """Share of the work from which on its remaining time is estimated."""
 
@@ -21,7 +21,7 @@ class Part:
     """One part of the work."""
 
     name: str
-    """BLEND, EXPORT, or the name of a simple model."""
+    """SHARPNESS, BLEND, EXPORT, or the name of a simple model."""
     what: str
     """Phrase that says what is done."""
     number: str
@@ -32,7 +32,11 @@ class Part:
 
 def list_parts(job: JobConfig) -> list[Part]:
     """List the parts of the work after the last step of a job, in their order."""
-    parts = [Part(BLEND, "blending the model with logistic regression", "", 4.0)] if job.run.blend != "none" else []
+    parts: list[Part] = []
+    if job.run.sharpness is not None:
+        parts.append(Part(SHARPNESS, "measuring the sharpness of the model", "", 20.0))
+    if job.run.blend != "none":
+        parts.append(Part(BLEND, "blending the model with logistic regression", "", 4.0))
     trees = find_boosted_trees() if job.run.yardsticks == "all" else None
     names = [] if job.run.yardsticks == "none" else [LOGISTIC_REGRESSION, *([trees] if trees else [])]
     for number, name in enumerate(names, start=1):

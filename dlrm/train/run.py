@@ -31,6 +31,7 @@ from dlrm.train.kept_scores import choose_scores
 from dlrm.train.quality import compare_with_yardsticks
 from dlrm.train.run_events import report_advice, report_step_parts
 from dlrm.train.setup import open_trainer
+from dlrm.train.sharpness import measure_chosen_model
 
 NO_VALIDATION = "no_validation_rows"
 """Name of the event that the evaluation rows choose the best model, although validation rows were asked for."""
@@ -70,6 +71,7 @@ def run(context: RunContext) -> Outcome:
         if job.run.keep_scores and chosen.evaluation is not None:
             choose_scores(directory.scores, reporter, chosen.evaluation.step)
         finishing = Finishing(reporter, list_parts(job))
+        metrics |= measure_chosen_model(context, chosen.checkpoint, metrics, finishing)
         try:
             blended = blend_chosen_model(context, dataset.schema, chosen.checkpoint, finishing)
         except BlendStoppedError:

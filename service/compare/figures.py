@@ -12,6 +12,11 @@ BETTER: dict[str, Better] = {
     "calibration": "nearer to 1",
     "validation_auc": "higher",
     "validation_log_loss": "lower",
+    "box_sharpness": "lower",
+    "small_box_sharpness": "lower",
+    "hessian_eigenvalue": "lower",
+    "train_auc_gap": "lower",
+    "train_log_loss_gap": "higher",
     "samples_per_second": "higher",
     "seconds": "lower",
 }

@@ -1,6 +1,6 @@
 """Numbers of a report, from which its tables, plots and JSON are made."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cli.experiments.report.cells import ReportCell, are_equal, make_cells
@@ -16,6 +16,7 @@ from cli.experiments.report.courses import (
 from cli.experiments.report.critical_batch import CriticalBatchFit, NoiseScale, find_median_noise, fit_critical_batch
 from cli.experiments.report.load import LoadedResults
 from cli.experiments.report.scores import MeasuredScores, find_missing_scores, measure_scores
+from dlrm.record import SHARPNESS_FIGURES
 from dlrm.record.intervals import Estimate, estimate_mean
 
 
@@ -40,6 +41,8 @@ class MainRow:
     log_loss: Estimate | None
     train_auc_gap: Estimate | None
     """AUC on training rows less the AUC on evaluation rows; None if trials do not report it."""
+    sharpness: Mapping[str, Estimate]
+    """Figures of `run.sharpness` by name, those that all trials report."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +137,7 @@ def _make_row(cell: ReportCell, measured: MeasuredScores) -> MainRow:
         estimate_mean(aucs, auc_errors[0] if auc_errors else None) if aucs else None,
         estimate_mean(losses, measured.log_loss_errors.get(key)) if losses else None,
         estimate_mean(gaps) if gaps else None,
+        {name: estimate_mean(values) for name in SHARPNESS_FIGURES if (values := cell.list_values(name))},
     )
 
 

@@ -14,6 +14,7 @@ from cli.experiments.report.scaling_sections import make_batch_plot, make_scalin
 from cli.experiments.trials.fields import format_settings, format_value
 from cli.experiments.trials.results import ASKED_FILE_NAME, Environment
 from cli.local.console import UNKNOWN
+from dlrm.record import SHARPNESS_FIGURES
 from hostinfo.sizes import format_size
 
 MAX_MARKS = 25
@@ -39,6 +40,7 @@ def make_page(report: SweepReport, title: str) -> Page:
         _make_course_section(report.courses),
         *make_scaling_sections(report),
         _make_gap_section(report.rows),
+        *_make_sharpness_sections(report.rows),
         _make_cost_section(report),
         _make_trial_section(report),
     ]
@@ -145,6 +147,20 @@ def _make_gap_section(rows: Sequence[MainRow]) -> Section:
     )
     note = Paragraph("±: 95 % interval over seeds by Student's t distribution.")
     return Section(heading, [*([] if plot is None else [plot]), table, note])
+
+
+def _make_sharpness_sections(rows: Sequence[MainRow]) -> list[Section]:
+    known = [row for row in rows if row.sharpness]
+    if not known:
+        return []
+    table = Table(
+        "Sharpness of the loss around the dense parameters, and gaps between training and evaluation rows",
+        ["result", *SHARPNESS_FIGURES.values()],
+        [[row.cell.label, *(format_estimate(row.sharpness.get(name)) for name in SHARPNESS_FIGURES)] for row in known],
+        texts=["result"],
+    )
+    note = Paragraph("Of the sample of run.sharpness; ±: 95 % interval over seeds by Student's t distribution.")
+    return [Section("Sharpness", [table.drop_unknown_columns(), note])]
 
 
 def _make_cost_section(report: SweepReport) -> Section:

@@ -34,6 +34,7 @@ def _make_row_record(row: MainRow) -> dict[str, Any]:
         **_name_cell(cell),
         **{name: getattr(cell, name) for name in counts},
         **{name: _make_estimate_record(getattr(row, name)) for name in ("auc", "log_loss", "train_auc_gap")},
+        "sharpness": {name: _make_estimate_record(estimate) for name, estimate in row.sharpness.items()},
         "seeds": [trial.result.seed for trial in cell.trials],
         "edges": list(cell.edges),
         "batch": cell.batch.constant_size,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dlrm.record import EXIT_STOPPED, RunDirectory, StepReport
+from dlrm.record import EXIT_STOPPED, SHARPNESS_FIGURES, RunDirectory, StepReport
 from tests.cli.conftest import command, run
 from tests.e2e.launching import reports_of
 
@@ -94,6 +94,17 @@ def test_the_last_line_of_train_is_its_result_and_the_model_can_be_evaluated(tmp
     evaluated = run("evaluate", result["model"], "--json")
     assert evaluated.returncode == 0, evaluated.stderr
     assert json.loads(evaluated.stdout)["auc"] == pytest.approx(result["auc"], abs=1e-4)
+
+
+def test_the_sharpness_of_a_model_is_in_its_result_when_it_is_asked_for(tmp_path: Path) -> None:
+    job = write_job(tmp_path, resources={"workers_per_node": 2})
+    ended = run("train", job, "--set", "run.sharpness.num_rows=1000", "--run-directory", tmp_path / "run")
+    assert ended.returncode == 0, ended.stderr
+    for words in SHARPNESS_FIGURES.values():
+        assert words in ended.stdout
+    result = json.loads(run("resume", tmp_path / "run", "--json").stdout.splitlines()[-1])
+    assert 0.0 < result["small_box_sharpness"] < result["box_sharpness"]
+    assert result["hessian_eigenvalue"] > 0.0
 
 
 def test_a_profiled_run_says_where_its_steps_went_on_every_rank(tmp_path: Path) -> None:

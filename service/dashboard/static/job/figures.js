@@ -34,6 +34,7 @@ function listQuality({ metrics, progress, state, forecast }) {
     ["Log-loss", metrics.log_loss, figure(metrics.log_loss), constant ? `constant predictor ${figure(constant)}` : ""],
     ["Normalized entropy", metrics.normalized_entropy, figure(metrics.normalized_entropy), "1 is the constant predictor"],
     ["Calibration", metrics.calibration, figure(metrics.calibration), "predicted / observed positives; 1 is right"],
+    ["Sharpness", metrics.box_sharpness, figure(metrics.box_sharpness), `largest eigenvalue ${figure(metrics.hessian_eigenvalue)}`],
     ["Training loss", loss, figure(loss), "of the last step"],
     ["Log-loss at the end", forecast?.log_loss, figure(forecast?.log_loss), forecast?.message],
   ].flatMap(([name, value, text, note]) => (isKnown(value) ? [[name, text, note]] : []));

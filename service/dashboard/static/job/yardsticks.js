@@ -24,12 +24,15 @@ export function showYardsticks(panel, job) {
   panel.hidden = job.yardsticks.length === 0;
   if (panel.hidden) return;
   const titles = JSON.parse(panel.dataset.titles);
-  const { num_samples, samples_per_second, constant_log_loss } = job.metrics;
+  const { num_samples, samples_per_second, constant_log_loss, train_auc_gap, train_log_loss_gap } = job.metrics;
   const seconds = num_samples && samples_per_second ? num_samples / samples_per_second : null;
   panel.querySelector("tbody").replaceChildren(
     makeRow("this model", { ...job.metrics, seconds }),
     ...job.yardsticks.map((result) => makeRow(titles[result.name] ?? result.name, result)),
     makeRow("constant predictor", { log_loss: constant_log_loss }),
+    ...(isKnown(train_log_loss_gap)
+      ? [makeRow("training less evaluation rows", { auc: train_auc_gap, log_loss: train_log_loss_gap })]
+      : []),
   );
 }
 

@@ -81,6 +81,7 @@ def make_trial(
         "validation_log_loss": 0.5 + abs(rate - 0.01),
         "noise_scale": NOISE_SCALE,
         "train_auc": (measured.auc or 0.0) + 0.01,
+        **({"box_sharpness": 1.0 + batch / 4096, "hessian_eigenvalue": batch / 100} if method == "lamb" else {}),
     }
     is_done = outcome == "done"
     return TrialResult(

@@ -92,6 +92,9 @@ def test_the_main_table_has_the_confirmed_means_of_the_best_settings(sweep: Path
     assert (row["num_steps"], row["num_samples"], row["batch"]) == (math.ceil(1e6 / 4096), 1e6, 4096)
     assert (row["cpu_seconds"], row["samples_per_second"]) == (15.0, 100_000.0)
     assert row["train_auc_gap"]["value"] == pytest.approx(0.01, rel=1e-6)
+    assert row["sharpness"] == {}
+    sharp = find(rows, "lamb", 4096)["sharpness"]
+    assert {name: one["value"] for name, one in sharp.items()} == {"box_sharpness": 2.0, "hessian_eigenvalue": 40.96}
 
 
 def test_a_difference_to_each_base_is_paired_by_seeds_and_by_rows(sweep: Path, dlrm: Command) -> None:
@@ -178,7 +181,7 @@ def test_the_page_and_the_markdown_have_the_same_tables_and_sentences(
     text, lines = page.read_text(), markdown.read_text()
     tables = read_html_tables(text)
     assert tables == read_markdown_tables(lines)
-    assert [len(table) for table in tables] == [7, 4, 2, 4, 7, 3, 7, 3, 37, 2]
+    assert [len(table) for table in tables] == [7, 4, 2, 4, 7, 3, 7, 4, 3, 37, 2]
     sentences = [html.unescape(found) for found in re.findall(r"<(?:p|li)[^>]*>(.*?)</(?:p|li)>", text)]
     plain = html.unescape(re.sub(r"\\(.)", r"\1", lines))
     assert len(sentences) > 10
