@@ -10,6 +10,7 @@ from rich.console import Console
 
 from cli.commands.backup import backup, restore
 from cli.commands.compare import compare
+from cli.commands.compress import compress
 from cli.commands.download import download
 from cli.commands.inspect import data
 from cli.commands.job_control import cancel, delete, edit, hold, pause, release, restart
@@ -141,7 +142,7 @@ app.add_typer(keys, name="keys", rich_help_panel=SERVICE)
 app.add_typer(schedules, name="schedules", rich_help_panel=SERVICE)
 app.add_typer(webhooks, name="webhooks", rich_help_panel=SERVICE)
 app.command("login-link", rich_help_panel=SERVICE)(login_link)
-for command in (train, resume, tune, sweep, report, plan, evaluate, predict, export, upload):
+for command in (train, resume, tune, sweep, report, plan, evaluate, predict, export, compress, upload):
     app.command(rich_help_panel=LOCAL)(command)
 app.command(rich_help_panel=DATA)(prepare)
 app.add_typer(data, rich_help_panel=DATA)

@@ -39,12 +39,12 @@ class PlainModel(nn.Module):
 
         The embeddings of a bag are pooled as the configuration says; an empty bag gives zeros.
         """
-        logits = self.dense(dense, self._pool(ids, lengths))
+        logits = self.dense(dense, self.pool(ids, lengths))
         if self.first_order is None:
             return logits
         return torch.lerp(logits, self.first_order(dense, ids, lengths), self.first_order.share)
 
-    def _pool(self, ids: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    def pool(self, ids: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         """Look up and pool the embeddings [n, F, D]."""
         if not self.tables:
             return torch.empty(lengths.shape[1], 0, self._embedding_dim)
