@@ -2,7 +2,8 @@
 
 <directory>/model.safetensors   tables.<feature>.weight [rows, D], dense.<parameter>: float32; of a blended model also
                                 first_order.bias [1], first_order.dense [N],
-                                first_order.tables.<feature>.weight [rows, 1]
+                                first_order.tables.<feature>.weight [rows, 1]; of a compressed model see
+                                dlrm.model.quantized
             config.json         settings of the model, its data and its training
             encoders/           encoders of raw values, see dlrm.data.encode.encoders; absent where the model was
                                 trained on a synthetic log
@@ -13,7 +14,7 @@
 
 from typing import Any, Literal
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 
 from dlrm.config import DataConfig, ModelConfig
 from dlrm.data.packed.layout import ENCODERS
@@ -28,7 +29,29 @@ WEIGHTS, CONFIG, METRICS, CARD, MANIFEST = (
 )
 FORMAT = 1
 
-__all__ = ["CARD", "CONFIG", "ENCODERS", "FORMAT", "MANIFEST", "METRICS", "WEIGHTS", "Manifest", "SavedConfig"]
+__all__ = [
+    "CARD",
+    "CONFIG",
+    "ENCODERS",
+    "FORMAT",
+    "MANIFEST",
+    "METRICS",
+    "WEIGHTS",
+    "Compression",
+    "Manifest",
+    "SavedConfig",
+]
+
+
+class Compression(Record):
+    """Formats of a compressed model's weights."""
+
+    tables: Literal["fp32", "int8", "int4"]
+    """Format of the embedding tables, quantized row by row."""
+    dense: Literal["fp32", "int8"]
+    """Format of the matrices of the dense part, quantized output by output; biases stay in fp32."""
+    prune: float = Field(ge=0, lt=1)
+    """Share of the elements of these matrices that were set to zero, smallest magnitudes first."""
 
 
 class SavedConfig(Record):
@@ -56,6 +79,8 @@ class SavedConfig(Record):
     step: int | None = None
     """Step of the checkpoint that the model was exported from; null in models of earlier versions, and in one exported
     from a checkpoint that has no number."""
+    compression: Compression | None = None
+    """Formats of its weights if it was compressed after its training; null if it was not."""
     train_label_rate: float
     """Label rate of the training rows, which is the constant predictor's probability."""
     exported_at: float

@@ -11,9 +11,9 @@ from safetensors.torch import load_file
 
 from dlrm.config import format_count
 from dlrm.data.encode.encoders import Encoders
+from dlrm.exported_model.assemble import assemble
 from dlrm.exported_model.layout import CONFIG, ENCODERS, MANIFEST, METRICS, WEIGHTS, Manifest, SavedConfig
 from dlrm.exported_model.model import SavedModel
-from dlrm.model import PlainModel
 from dlrm.record import FileRecord, RunDirectory
 
 _NUM_THREADS = 4
@@ -39,12 +39,11 @@ def load_saved_model(directory: Path) -> SavedModel:
         path = directory / ENCODERS
         encoders = None if config.data.format == "synthetic" else Encoders.load(path)
         path = directory / WEIGHTS
-        module = PlainModel(config.model, config.num_dense, config.table_rows, config.first_order_share)
-        module.load_state_dict(load_file(path), assign=True)
+        module = assemble(config, load_file(path))
     except (OSError, ValueError, RuntimeError, PolarsError, SafetensorError) as error:
         cause = " ".join(f"{type(error).__name__}: {error}".split())
         raise ModelError(f"{path}: cannot be read, although its checksum is correct: {cause}") from error
-    return SavedModel(directory, module.eval().requires_grad_(False), config, encoders, metrics)
+    return SavedModel(directory, module, config, encoders, metrics)
 
 
 def check_files(directory: Path) -> None:

@@ -169,7 +169,7 @@ class SavedModel:
         """
         from dlrm.exported_model.torchrec_tables import load_collection
 
-        load_collection(self.module, state)
+        load_collection(self.module, self.config, state)
 
     def open_pieces(
         self,

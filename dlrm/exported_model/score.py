@@ -100,7 +100,7 @@ def score_pieces(model: PlainModel, pieces: Iterable[Piece], num_threads: int | 
         return ScoredPiece(piece.num_rows, piece.num_bytes, score(model, read.rows), read)
 
     num_threads = num_threads or len(os.sched_getaffinity(0))
-    with _use_one_torch_thread(), start_workers(num_threads) as workers:
+    with use_one_torch_thread(), start_workers(num_threads) as workers:
         yield from workers.map(score_piece, pieces)
 
 
@@ -134,7 +134,8 @@ def make_source_pieces(source: RowSource) -> Iterator[Piece]:
 
 
 @contextmanager
-def _use_one_torch_thread() -> Iterator[None]:
+def use_one_torch_thread() -> Iterator[None]:
+    """Let torch use one thread for an operation until the end of the `with`."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -15,8 +15,10 @@ POOLING = {"sum": PoolingType.SUM, "mean": PoolingType.MEAN}
 def make_collection(module: PlainModel, config: SavedConfig) -> EmbeddingBagCollection:
     """Make TorchRec's collection of the tables; it shares their memory.
 
-    Features are named as the columns, tables as in `model.safetensors`, where "." is "%2E".
+    Features are named as the columns, tables as in `model.safetensors`, where "." is "%2E". Raises ValueError if
+    the tables are quantized.
     """
+    _check_fp32(config)
     tables = [
         EmbeddingBagConfig(
             name=encode_table_name(feature),
@@ -33,8 +35,9 @@ def make_collection(module: PlainModel, config: SavedConfig) -> EmbeddingBagColl
     return collection
 
 
-def load_collection(module: PlainModel, state: Mapping[str, torch.Tensor]) -> None:
+def load_collection(module: PlainModel, config: SavedConfig, state: Mapping[str, torch.Tensor]) -> None:
     """Copy the weights of a collection's state dict into the tables. Raises ValueError if it has other tables."""
+    _check_fp32(config)
     weights = module.tables.state_dict()
     expected = {_make_key(name): weight for name, weight in weights.items()}
     if different := sorted(expected.keys() ^ state.keys()):
@@ -46,6 +49,11 @@ def load_collection(module: PlainModel, state: Mapping[str, torch.Tensor]) -> No
     copies = {name: state[_make_key(name)].detach().to("cpu", torch.float32, copy=True) for name in weights}
     module.tables.load_state_dict(copies, assign=True)
     module.requires_grad_(False)
+
+
+def _check_fp32(config: SavedConfig) -> None:
+    if config.compression is not None and config.compression.tables != "fp32":
+        raise ValueError(f"its tables are {config.compression.tables} (valid: the model that it was made from)")
 
 
 def _make_key(name: str) -> str:

@@ -23,7 +23,7 @@ _HAS_AMX = torch.cpu._is_amx_tile_supported()
 
 def has_onednn_products(device: torch.device, dtype: torch.dtype) -> bool:
     """Whether the products below support matrices of this device and dtype."""
-    if device.type != "cpu" or not _HAS_ONEDNN:
+    if device.type != "cpu" or not _HAS_ONEDNN or torch.compiler.is_exporting():
         return False
     return dtype == torch.float32 or (dtype == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported())
 

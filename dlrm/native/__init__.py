@@ -19,4 +19,9 @@ def has_native_operators() -> bool:
 
 def fits_native_fp32(tensor: torch.Tensor) -> bool:
     """Whether the native operators can be used, and `tensor` is fp32 on a CPU, as they need it."""
-    return tensor.device.type == "cpu" and tensor.dtype == torch.float32 and has_native_operators()
+    return (
+        tensor.device.type == "cpu"
+        and tensor.dtype == torch.float32
+        and not torch.compiler.is_exporting()
+        and has_native_operators()
+    )

@@ -52,14 +52,18 @@ def main() -> int:
     return EXIT_DONE
 
 
-def measure(model: SavedModel, patterns: list[str], file_format: str | None = None) -> dict[str, float | None]:
+def measure(
+    model: SavedModel, patterns: list[str], file_format: str | None = None, max_rows: int | None = None
+) -> dict[str, float | None]:
     """Measure `model` on the labelled rows of files or of a packed directory, or on the rows that its run held out.
 
-    patterns: empty for the held-out rows. Returns metrics by name. Raises DataError.
+    patterns: empty for the held-out rows. max_rows: number of rows to stop at; None for all. Returns metrics by name.
+    Raises DataError.
     """
-    pieces = _make_pieces(model, patterns, file_format)
+    pieces = make_pieces(model, patterns, file_format)
     source = ", ".join(patterns) or "the rows that its run held out"
-    labels, logits, weights = _gather_scores(_check_bad_rows(model, score_pieces(model.module, pieces)), source)
+    scored = _check_bad_rows(model, score_pieces(model.module, pieces))
+    labels, logits, weights = _gather_scores(scored, source, max_rows)
     metrics = asdict(compute_binary_metrics(labels, logits, weights))
     constant = constant_log_loss(labels, model.config.train_label_rate, weights)
     return {**metrics, "constant_log_loss": constant}
@@ -70,8 +74,10 @@ def tell(message: str) -> None:
     print(message, file=sys.stderr)  # noqa: T201
 
 
-def _gather_scores(pieces: Iterable[ScoredPiece], source: str) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Gather labels, logits and weights of all good rows, in their order.
+def _gather_scores(
+    pieces: Iterable[ScoredPiece], source: str, max_rows: int | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """Gather labels, logits and weights of all good rows, in their order, or of the first `max_rows`.
 
     source: where they are from, for errors. Raises DataError if there are none, if all their weights are 0, or if the
     model overflows on one.
@@ -84,20 +90,22 @@ def _gather_scores(pieces: Iterable[ScoredPiece], source: str) -> tuple[np.ndarr
         labels.append(piece.read.rows.labels)
         if piece.read.rows.weights is not None:
             weights.append(piece.read.rows.weights)
+        if max_rows is not None and sum(map(len, logits)) >= max_rows:
+            break
     if not sum(map(len, logits)):
         raise DataError("there are no rows", source, field="DATA", valid="at least one row")
     if weights and not any(part.any() for part in weights):
         raise DataError("the weights of all rows are 0", source, field="DATA", valid="weights above 0")
-    all_logits = np.concatenate(logits)
+    all_logits, all_labels = (np.concatenate(parts)[:max_rows] for parts in (logits, labels))
     if num_undefined := int(np.isnan(all_logits).sum()):
         message = (
             f"the model overflows on {format_count(num_undefined, 'row')}: their values are far from those in training"
         )
         raise DataError(message, source, field="DATA", valid="rows like those it was trained on")
-    return np.concatenate(labels), all_logits, np.concatenate(weights) if weights else None
+    return all_labels, all_logits, np.concatenate(weights)[:max_rows] if weights else None
 
 
-def _make_pieces(model: SavedModel, patterns: list[str], file_format: str | None) -> Iterator[Piece]:
+def make_pieces(model: SavedModel, patterns: list[str], file_format: str | None) -> Iterator[Piece]:
     """Return the rows to measure `model` on. Raises DataError."""
     if not patterns:
         return make_source_pieces(_open_held_out(model))

@@ -36,6 +36,8 @@ class ModelRecord(OpenRecord):
     """Number of table rows by feature, in the order of features."""
     first_order_share: float | None = None
     """Share of logistic regression in the logit of a blended model; null if the model is not blended."""
+    compression: dict[str, Any] | None = None
+    """Formats of its weights if it was compressed after its training; null if it was not."""
     step: int | None = None
     """Step of the checkpoint that the model was exported from; null in models of earlier versions, which are of the
     last one."""

@@ -31,6 +31,8 @@ def find_source(resolved: ResolvedJob, directory: RunDirectory) -> TrainedModel 
         record = source.read_record()
     except NoModelError as error:
         raise make_source_error(path, str(error)) from None
+    if record.compression is not None:
+        raise DataError("is a compressed model", path, field=FIELD, valid="the model that it was made from")
     checkpoint = source.checkpoint if warm_start.optimizer_state else None
     identity = checkpoint and checkpoint.read_manifest().identity
     document = resolved.asked or resolved.job
