@@ -41,6 +41,7 @@ def read_history(client: MlflowClient, run: Run, name: str) -> list[tuple[int, f
     return sorted((metric.step, metric.value) for metric in client.get_metric_history(run.info.run_id, name))
 
 
+@pytest.mark.slow
 def test_tensorboard_and_mlflow_read_what_a_run_reported(tmp_path: Path):
     run = {**SHORT, "trackers": BOTH}
     directory, process = start(tmp_path / "run", run=run, labels={"team": "ads"}, resources=ONE_RANK)

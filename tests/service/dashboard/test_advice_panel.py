@@ -22,6 +22,7 @@ DOCUMENT = {
 PANEL = "#advice-panel"
 
 
+@pytest.mark.slow
 def test_the_panel_has_figures_lines_to_copy_and_a_link_to_a_new_job_with_them(page: Page, site: Site) -> None:
     ended = site.client.submit({**DOCUMENT, "labels": {"behaviour": "fall_behind"}})
     page.goto(f"{site.url}/jobs/{ended.id}")

@@ -66,6 +66,7 @@ def test_the_list_has_all_its_parts_and_actions_after_requests_that_failed_once(
     site.client.cancel(job.id)
 
 
+@pytest.mark.slow
 def test_a_sign_out_that_fails_is_said(failing_page: Page, site: Site) -> None:
     page = failing_page
     page.goto(site.url)
@@ -85,6 +86,7 @@ def test_the_page_of_a_failed_job_is_whole_after_requests_that_failed_once(faili
     expect(page.locator("#trouble")).to_be_hidden()
 
 
+@pytest.mark.slow
 def test_another_log_opens_though_its_first_request_fails(failing_page: Page, site: Site) -> None:
     page, job = failing_page, submit(site, "crash", "FAILED")
     page.goto(f"{site.url}/jobs/{job.id}/logs")
@@ -95,6 +97,7 @@ def test_another_log_opens_though_its_first_request_fails(failing_page: Page, si
     expect(page.locator("#trouble")).to_be_hidden()
 
 
+@pytest.mark.slow
 def test_a_read_that_is_never_answered_is_given_up_and_repeated(failing_page: Page, site: Site) -> None:
     page, job = failing_page, submit(site, "crash", "FAILED")
     page.add_init_script(GIVE_UP_SOON)
@@ -105,6 +108,7 @@ def test_a_read_that_is_never_answered_is_given_up_and_repeated(failing_page: Pa
     expect(page.locator("#trouble")).to_be_hidden()
 
 
+@pytest.mark.slow
 def test_a_message_is_not_undone_by_an_older_answer(page: Page, site: Site) -> None:
     job = submit(site, "wait", "RUNNING")
     page.add_init_script(NOTE_MESSAGES)
@@ -124,6 +128,7 @@ def test_a_message_is_not_undone_by_an_older_answer(page: Page, site: Site) -> N
     site.client.cancel(job.id)
 
 
+@pytest.mark.slow
 def test_older_rows_of_the_audit_log_come_once_and_only_for_the_same_filters(page: Page, site: Site) -> None:
     for name in ("one", "two"):
         site.client.revoke_key(site.client.create_key(name, "viewer").id)
@@ -179,6 +184,7 @@ def add_attempts(run_directory: Path) -> None:
             )
 
 
+@pytest.mark.slow
 def test_the_timeline_numbers_attempts_though_the_events_of_the_first_ones_are_not_read(page: Page, site: Site) -> None:
     job = submit(site, "crash", "FAILED")
     add_attempts(Path(site.client.job(job.id).run_directory or ""))

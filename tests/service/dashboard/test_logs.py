@@ -95,6 +95,7 @@ def test_a_long_log_is_followed_scrolled_back_and_searched(page: Page, site: Sit
     site.client.cancel(job.id)
 
 
+@pytest.mark.slow
 def test_lines_that_are_no_utf_8_are_each_shown_once(page: Page, site: Site) -> None:
     job, run_directory = start_job(site)
     path = run_directory / "attempt-1/logs/rank-0.log"
