@@ -15,7 +15,7 @@ _ADAM = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "momentum_dtype": "fp32"}
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "sgd": {"learning_rate": 0.1, "weight_decay": 0.0},
-    "momentum": {"learning_rate": 0.03, "weight_decay": 0.0, **_MOMENTUM, "nesterov": False},
+    "momentum": {"learning_rate": 0.03, "weight_decay": 0.0, **_MOMENTUM},
     "adam": {"learning_rate": 0.0005, "weight_decay": 0.0, **_ADAM},
     "adamw": {"learning_rate": 0.0005, "weight_decay": 0.01, **_ADAM},
     "nadamw": {"learning_rate": 0.00025, "weight_decay": 0.01, **_ADAM},
@@ -114,9 +114,9 @@ class DenseOptimizerSpec(Config):
     training rows."""
     momentum: float | None = Field(default=None, ge=0.0, lt=1.0)
     """Share of the velocity that is kept from step to step, in momentum and lars; default 0.9."""
-    nesterov: bool | None = None
+    nesterov: bool = False
     """Whether a step is the gradient plus `momentum` times the new velocity, in momentum (Nesterov's momentum in the
-    form of Sutskever et al. 2013); default false."""
+    form of Sutskever et al. 2013)."""
     beta1: float | None = Field(default=None, ge=0.0, lt=1.0)
     """Share of the mean gradient that is kept from step to step, in adam, adamw, nadamw, lamb and soap; of the mean
     update, in adafactor; in schedule_free, share of the average in the weights that are trained. Default 0.9, in soap
@@ -209,8 +209,9 @@ class DenseOptimizerSpec(Config):
         if self.memory == "samples" and "beta2" not in SETTINGS[self.name]:
             optimizers = " or ".join(name for name, settings in SETTINGS.items() if "beta2" in settings)
             raise invalid("memory", f"{self.name} has no mean that forgets by beta2", f'"steps", or use {optimizers}')
-        if self.nesterov and not self.momentum:
-            raise invalid("nesterov", "looks ahead along a velocity, and momentum 0 has none", "false, or momentum")
+        if self.nesterov and (self.name != "momentum" or not self.momentum):
+            message = f"{self.name} has no nesterov" if self.name != "momentum" else "looks ahead, and momentum is 0"
+            raise invalid("nesterov", message, "false, or the optimizer momentum")
         for number, group in enumerate(self.groups):
             if group.trust_ratio is not None and not self.is_trust_scaled:
                 message = f"{self.name} has no trust ratio"

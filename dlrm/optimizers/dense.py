@@ -81,6 +81,8 @@ def _make(config: DenseOptimizerConfig, groups: list[dict[str, Any]]) -> Optimiz
     # Groups have their own weight decay, and `keep_in_bf16` has the format of the momentum.
     names = SETTINGS[config.name].keys() - {"learning_rate", "weight_decay", "momentum_dtype"}
     settings = {name: getattr(config, name) for name in names}
+    if config.nesterov:
+        settings["nesterov"] = True
     if "beta2" in settings:
         settings["betas"] = settings.pop("beta1"), settings.pop("beta2")
     make = _KINDS[config.name]

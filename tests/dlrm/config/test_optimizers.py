@@ -31,7 +31,7 @@ def test_a_resolved_document_has_what_its_optimizer_has_and_reads_back_as_it_is(
     job = parse_job({**DATA, "dense_optimizer": {"name": name}})
     dumped = job.model_dump(mode="json")
     given = {field for field, value in dumped["dense_optimizer"].items() if value is not None}
-    assert given == {"name", "groups", "schedule", "memory", *SETTINGS[name]}
+    assert given == {"name", "groups", "schedule", "memory", "nesterov", *SETTINGS[name]}
     assert parse_job(dumped) == job
     assert JobSpec.model_validate_json(job.model_dump_json()) == job
 
@@ -71,8 +71,16 @@ def test_a_given_field_is_kept_and_null_takes_the_default(name: str):
         ({"name": "lion"}, "name", "'adafactor' or 'schedule_free'"),
         ({"name": "adafactor", "beta2": 0.9}, "beta2", "adafactor has no beta2"),
         ({"name": "adafactor", "memory": "samples"}, "memory", "adafactor has no mean that forgets by beta2"),
-        ({"name": "sgd", "nesterov": True}, "nesterov", "sgd has no nesterov (valid: leave it out, or use momentum)"),
-        ({"name": "momentum", "momentum": 0.0, "nesterov": True}, "nesterov", "(valid: false, or momentum)"),
+        (
+            {"name": "sgd", "nesterov": True},
+            "nesterov",
+            "sgd has no nesterov (valid: false, or the optimizer momentum)",
+        ),
+        (
+            {"name": "momentum", "momentum": 0.0, "nesterov": True},
+            "nesterov",
+            "(valid: false, or the optimizer momentum)",
+        ),
         ({"max_gradient_norm": 0.0}, "max_gradient_norm", "greater than or equal to 1e-30"),
         (
             {"name": "adam", "groups": [{"parameters": "*", "trust_ratio": True}]},

@@ -105,6 +105,8 @@ export class Log {
         this.#clear();
         await this.#readTail(source);
       }
+      // Somebody may have scrolled just now, and its event is still to come.
+      if (this.target.scrollTop < this.lastTop - 1) this.#scrolled();
       if (this.isFollowing) this.#scrollToEnd();
     });
   }
