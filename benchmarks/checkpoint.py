@@ -59,7 +59,7 @@ def main() -> None:
 
 def run_rank(ranks: Ranks, shape: Shape, num_rounds: int, memory_bytes: int, directory: Path) -> None:
     parts, batches = shape.build_parts(ranks), shape.draw_batches()
-    state = TrainingState(parts.model, parts.tables, parts.optimizer, parts.reduction, ranks)
+    state = parts.make_state(ranks)
     identity = RunIdentity.from_job(shape.job, data_checksum=None)
     run = RunDirectory(directory)
     reporter = Reporter(run.attempt(1), ranks.rank)

@@ -6,12 +6,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from dlrm.config import DenseAveragingConfig
-from sharding.comm.exchange_clock import Waitable, count_all_reduced_bytes
+from sharding.comm.collectives import start_all_reduce
+from sharding.comm.exchange_clock import Waitable
 from sharding.comm.gradient_buffer import GradientBuffer
 from sharding.comm.process_groups import Ranks
 from sharding.embedding import swap_tensors
@@ -97,10 +97,7 @@ class DenseAveraging(ABC):
 
     def _all_reduce(self, flat: Tensor) -> None:
         """Sum a tensor over ranks in place."""
-        work = dist.all_reduce(flat, group=self._ranks.dense_group, async_op=True)
-        assert work is not None, "an asynchronous collective returns its work"
-        sent_bytes = count_all_reduced_bytes(flat, self._ranks.world_size)
-        self._ranks.exchange_clock.track("dense weights", work, sent_bytes).wait()
+        start_all_reduce(self._ranks, flat, "dense weights").wait()
 
 
 class _Nothing:

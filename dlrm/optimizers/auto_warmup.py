@@ -5,12 +5,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import torch
-import torch.distributed as dist
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from dlrm.config import AutoWarmupConfig
+from sharding.comm.collectives import broadcast_from_rank0
 from sharding.comm.process_groups import Ranks
 
 Floats = NDArray[np.float64]
@@ -91,9 +90,7 @@ class AutoWarmup:
         state.num_votes = state.num_votes + 1 if curve.compute_past_probability() > self.config.confidence else 0
         rate = self.config.rise(curve.find_least() * fractions[-1])
         # Machines may round in other ways: what the first rank decides holds for all.
-        decision = torch.tensor([state.num_votes, rate], dtype=torch.float64, device=self.ranks.device)
-        dist.broadcast(decision, 0, group=self.ranks.dense_group)
-        state.num_votes, rate = int(decision[0]), float(decision[1])
+        state.num_votes, rate = broadcast_from_rank0(self.ranks, (state.num_votes, rate))
         if state.num_votes >= self.config.patience:
             self._end(num_samples, rate)
 

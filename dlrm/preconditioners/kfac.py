@@ -17,7 +17,7 @@ from dlrm.gradient_stats.estimator import Share
 from dlrm.model.factors import FactorSlots
 from dlrm.model.mlp import Linear
 from dlrm.model.squares import make_slot
-from sharding.comm.exchange_clock import count_all_reduced_bytes
+from sharding.comm.collectives import start_all_reduce
 from sharding.comm.process_groups import Ranks
 
 
@@ -96,10 +96,7 @@ class Kfac:
 
     def _update_factors(self, num_rows: int, mean_weight: float) -> None:
         """Take in the factors of this batch that are due, and invert all factors of their layers."""
-        sent_bytes = count_all_reduced_bytes(self._sums, self._ranks.world_size)
-        work = dist.all_reduce(self._sums, group=self._ranks.dense_group, async_op=True)
-        assert work is not None, "an asynchronous collective returns its work"
-        self._ranks.exchange_clock.track("dense gradients", work, sent_bytes).wait()
+        start_all_reduce(self._ranks, self._sums, "dense gradients").wait()
         number = int(self._num_batches)
         # The gradient was finite; a square of it need not be.
         if not math.isfinite(self._sums.sum()):
@@ -122,9 +119,9 @@ class Kfac:
         A step by s moves predictions by s^T F s / 2; with s = lr F^-1 g that is about lr^2 g^T F^-1 g.
         """
         limit = self._config.max_divergence
-        divergence = learning_rate**2 * sum(
-            float(torch.sum(one.double() * other)) for one, other in zip(gradients, natural, strict=True)
-        )
+        products = [torch.sum(one.double() * other) for one, other in zip(gradients, natural, strict=True)]
+        # The host waits for a GPU once, not for each layer.
+        divergence = learning_rate**2 * float(torch.stack(products).sum())
         return 1.0 if limit is None or divergence <= limit else math.sqrt(limit / divergence)
 
 

@@ -8,6 +8,7 @@ from typing import get_args
 from torch import nn
 from torch.optim import Optimizer
 
+from dlrm.checkpoint.state import TrainingState
 from dlrm.config import JobConfig, JobSpec, ResolvedJob, compute_full_rows
 from dlrm.data.errors import DataError
 from dlrm.data.rows import DataSchema
@@ -63,6 +64,19 @@ class Parts:
         if self.dense_averaging is not None:
             return self.dense_averaging
         return self.optimizer if isinstance(self.optimizer, AveragingOptimizer) else self.average
+
+    def make_state(self, ranks: Ranks) -> TrainingState:
+        """Return the state of the parts, which checkpoints have; the parts themselves are not copied."""
+        return TrainingState(
+            self.model,
+            self.tables,
+            self.optimizer,
+            self.reduction,
+            ranks,
+            self.average,
+            self.preconditioner,
+            self.dense_averaging,
+        )
 
 
 @dataclass(frozen=True)

@@ -57,16 +57,7 @@ def open_trainer(context: RunContext, dataset: Dataset, identity: RunIdentity) -
     parts = build_parts(
         resolved, dataset.schema, planned.plan, ranks, _describe_rows(dataset), tell_fallback=tell_fallback
     )
-    state = TrainingState(
-        parts.model,
-        parts.tables,
-        parts.optimizer,
-        parts.reduction,
-        ranks,
-        parts.average,
-        parts.preconditioner,
-        parts.dense_averaging,
-    )
+    state = parts.make_state(ranks)
     restored = _restore(context, state, identity)
     if restored is None:
         set_output_bias(parts.model, dataset.train_label_rate)

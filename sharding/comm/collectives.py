@@ -1,10 +1,12 @@
-"""Collectives of Python objects, which torch.distributed lacks."""
+"""Collectives that torch.distributed lacks: of Python objects, and sums over ranks on the clock of exchanges."""
 
 from collections.abc import Callable
 from typing import TypeVar, cast
 
+import torch
 import torch.distributed as dist
 
+from sharding.comm.exchange_clock import ExchangeKind, Waitable, count_all_reduced_bytes
 from sharding.comm.process_groups import Ranks
 
 T = TypeVar("T")
@@ -15,6 +17,13 @@ def broadcast_from_rank0(ranks: Ranks, value: T) -> T:
     received = [value]
     dist.broadcast_object_list(received, src=0, group=ranks.dense_group, device=ranks.device)
     return received[0]
+
+
+def start_all_reduce(ranks: Ranks, summed: torch.Tensor, kind: ExchangeKind) -> Waitable:
+    """Start to sum a tensor over ranks in place, in the group of the dense gradients. Collective."""
+    work = dist.all_reduce(summed, group=ranks.dense_group, async_op=True)
+    assert work is not None, "an asynchronous collective returns its work"
+    return ranks.exchange_clock.track(kind, work, count_all_reduced_bytes(summed, ranks.world_size))
 
 
 def all_gather_object(group: dist.ProcessGroup, value: T) -> list[T]:

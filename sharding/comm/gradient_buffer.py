@@ -11,7 +11,8 @@ from typing import Protocol
 import torch
 import torch.distributed as dist
 
-from sharding.comm.exchange_clock import Waitable, count_all_reduced_bytes
+from sharding.comm.collectives import start_all_reduce
+from sharding.comm.exchange_clock import Waitable
 from sharding.comm.process_groups import Ranks
 from sharding.comm.shared_memory import CACHE_LINE_BYTES, round_up_to_cache_line, share_buffers
 
@@ -102,11 +103,7 @@ class ProcessGroupAllReduce:
 
     def start(self, num_elements: int) -> Waitable:
         """Start the all-reduce; see `AllReducer.start`."""
-        summed = self.buffer[:num_elements]
-        work = dist.all_reduce(summed, group=self._ranks.dense_group, async_op=True)
-        assert work is not None, "an asynchronous collective returns its work"
-        sent_bytes = count_all_reduced_bytes(summed, self._ranks.world_size)
-        return self._ranks.exchange_clock.track("dense gradients", work, sent_bytes)
+        return start_all_reduce(self._ranks, self.buffer[:num_elements], "dense gradients")
 
 
 class SharedMemoryAllReduce:

@@ -11,7 +11,6 @@ from dlrm.checkpoint.find import find_verified_checkpoint
 from dlrm.checkpoint.progress import RunProgress
 from dlrm.checkpoint.run_identity import RunIdentity
 from dlrm.checkpoint.saver import Saver, SaveSettings
-from dlrm.checkpoint.state import TrainingState
 from dlrm.optimizers import StepRates
 from dlrm.record import AttemptDirectory, EventReport, RunDirectory, SpoolReader, parse_report
 from dlrm.reporting.reporter import Reporter
@@ -70,16 +69,7 @@ def resume_run(
     ranks: Ranks, directory: Path, setting: TrainingSetting, settings: SaveSettings = NEVER_SAVE
 ) -> ResumedRun:
     parts = setting.build_parts(ranks)
-    state = TrainingState(
-        parts.model,
-        parts.tables,
-        parts.optimizer,
-        parts.reduction,
-        ranks,
-        parts.average,
-        parts.preconditioner,
-        parts.dense_averaging,
-    )
+    state = parts.make_state(ranks)
     reporter = Reporter(AttemptDirectory(directory / "attempt-1"), ranks.rank)
     identity = make_identity(setting, ranks.world_size)
     run = RunDirectory(directory)

@@ -20,7 +20,6 @@ from dlrm.checkpoint.memory_headroom import count_free_bytes
 from dlrm.checkpoint.run_identity import RunIdentity
 from dlrm.checkpoint.saver import Saver, SaveSettings
 from dlrm.checkpoint.sharing import DirectoryRanks
-from dlrm.checkpoint.state import TrainingState
 from dlrm.data.errors import DataError
 from dlrm.record import COMPLETE, AttemptDirectory, CheckpointDirectory, RunDirectory, list_checkpoints
 from dlrm.reporting.reporter import Reporter
@@ -222,7 +221,7 @@ def make_saver(
 ) -> Saver:
     """Make a saver of the LARGE run of `trainer`."""
     parts, run_directory = trainer.parts, RunDirectory(directory)
-    state = TrainingState(parts.model, parts.tables, parts.optimizer, parts.reduction, ranks)
+    state = parts.make_state(ranks)
     reporter = Reporter(run_directory.attempt(1), ranks.rank)
     identity = make_identity(LARGE, ranks.world_size)
     return Saver(run_directory, state, identity, ranks, reporter, settings, sharers=sharers)
