@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import Field, StringConstraints, model_validator
 
@@ -70,7 +70,8 @@ class JobSpec(Config):
     """Batch augmentation; null or false: each sample is trained on once, as it is."""
     moments: Annotated[MomentsConfig | None, FALSE_IS_NULL] = MomentsConfig()
     """Measurement of gradient moments. null (false in TOML, which has no null) measures none: then there is no noise
-    scale, and no advice on the batch."""
+    scale, and no advice on the batch. Left out beside `augmentation` or `dense_averaging` it is null, or groups if
+    `augmentation` is with `variance_reduction`."""
     variance_reduction: Annotated[VarianceReductionConfig | None, FALSE_IS_NULL] = None
     """Variance reduction of the dense gradient; null or false: the optimizer uses the gradient as it is."""
     preconditioner: Annotated[PreconditionerConfig | None, FALSE_IS_NULL] = None
@@ -82,7 +83,7 @@ class JobSpec(Config):
     are."""
     dense_averaging: Annotated[DenseAveragingConfig | None, FALSE_IS_NULL] = None
     """Averaging of the dense weights over ranks in the place of their gradients; null or false: all ranks sum their
-    gradients, and have the same weights. It needs `moments` null: no rank has the gradient of the batch."""
+    gradients, and have the same weights. There are no `moments` then: no rank has the gradient of the batch."""
     sharding: ShardingConfig = ShardingConfig()
     precision: Literal["fp32", "bf16"] = "fp32"
     """Number format of the matrix products in the dense part; weights and sums are always fp32."""
@@ -96,8 +97,17 @@ class JobSpec(Config):
 
     @model_validator(mode="before")
     @classmethod
-    def _fill_preset(cls, document: Any) -> Any:
-        return fill_preset(document)
+    def _fill_fields(cls, document: Any) -> Any:
+        document = fill_preset(document)
+        if not isinstance(document, dict) or "moments" in document:
+            return cast("Any", document)
+        fields = cast("dict[str, Any]", document)
+        if fields.get("dense_averaging") not in (None, False):
+            return {**fields, "moments": None}
+        if fields.get("augmentation") not in (None, False):
+            is_reduced = fields.get("variance_reduction") not in (None, False)
+            return {**fields, "moments": {"estimator": "groups"} if is_reduced else None}
+        return fields
 
     @model_validator(mode="after")
     def _check_deadline(self) -> Self:

@@ -151,12 +151,12 @@ def test_copies_and_steps_drop_features_independently_at_the_given_rate():
 @pytest.mark.parametrize(
     ("section", "field"),
     [
-        ({"augmentation": {}}, "moments.estimator"),
+        ({"augmentation": {}, "moments": {}}, "moments.estimator"),
         ({"augmentation": {"strength": 0.1}}, "augmentation.strength"),
         ({"augmentation": {"method": "adversarial", "rate": 0.1}}, "augmentation.rate"),
         ({"augmentation": {"method": "mixup"}}, "augmentation.method"),
         (
-            {"augmentation": {}, "moments": None, "resources": {"gpus_per_worker": 1}},
+            {"augmentation": {}, "resources": {"gpus_per_worker": 1}},
             "resources.cuda_graphs",
         ),
     ],
@@ -165,6 +165,12 @@ def test_what_means_nothing_is_refused(section: dict[str, object], field: str):
     with pytest.raises(ConfigError) as raised:
         parse_job({"data": {"format": "synthetic"}, **section})
     assert [error.field for error in raised.value.errors] == [field]
+
+
+@pytest.mark.parametrize(("reduction", "estimator"), [(None, None), ({}, "groups")])
+def test_moments_that_are_left_out_fit_copies(reduction: dict[str, object] | None, estimator: str | None):
+    job = parse_job({"data": {"format": "synthetic"}, "augmentation": {}, "variance_reduction": reduction})
+    assert (job.moments and job.moments.estimator) == estimator
 
 
 def build(ranks: Ranks, setting: TrainingSetting) -> str:

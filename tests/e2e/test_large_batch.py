@@ -11,7 +11,7 @@ import pytest
 
 from cli.demo.service_process import run_service
 from dlrm.record import BATCH_ADVICE, BatchAdvice
-from service.client import Client, Job
+from service.client import Client, Job, ServiceError
 
 pytestmark = pytest.mark.slow
 
@@ -70,6 +70,72 @@ JOBS: dict[str, dict[str, Any]] = {
         "dense_optimizer": {"name": "adam", "schedule": {"autowu": {"max_fraction": 0.2}}},
         "run": {"epochs": 6, "eval_every_fraction": 1.0, "yardsticks": "none"},
     },
+    "copies without features, variance reduction": {
+        "data": SYNTHETIC,
+        "model": DLRM,
+        "augmentation": {},
+        "variance_reduction": {},
+        "dense_optimizer": {"name": "adam", "learning_rate": 0.005},
+    },
+    "adversarial copies, adafactor": {
+        "data": SYNTHETIC,
+        "model": DCN,
+        "augmentation": {"method": "adversarial"},
+        "dense_optimizer": {"name": "adafactor", "learning_rate": 0.01},
+    },
+    "local sgd on two ranks": {
+        "data": SYNTHETIC,
+        "model": DLRM,
+        "dense_averaging": {},
+        "dense_optimizer": {"name": "adam", "learning_rate": 0.005},
+        "resources": {"workers_per_node": 2, "memory": "4GiB"},
+    },
+    "easgd on two ranks": {
+        "data": SYNTHETIC,
+        "model": DLRM,
+        "dense_averaging": {"method": "easgd"},
+        "dense_optimizer": {"name": "adam", "learning_rate": 0.005},
+        "resources": {"workers_per_node": 2, "memory": "4GiB"},
+    },
+    "dmsgd on two ranks": {
+        "data": SYNTHETIC,
+        "model": DLRM,
+        "dense_averaging": {"method": "dmsgd"},
+        "dense_optimizer": {"name": "momentum", "learning_rate": 0.05},
+        "resources": {"workers_per_node": 2, "memory": "4GiB"},
+    },
+    "decentlam on two ranks": {
+        "data": SYNTHETIC,
+        "model": DLRM,
+        "dense_averaging": {"method": "decentlam", "graph": "ring"},
+        "dense_optimizer": {"name": "momentum", "learning_rate": 0.05},
+        "resources": {"workers_per_node": 2, "memory": "4GiB"},
+    },
+    "nesterov, a limit of the norm, smoothed labels, sharpness": {
+        "data": SYNTHETIC,
+        "model": DLRM,
+        "dense_optimizer": {"name": "momentum", "learning_rate": 0.05, "nesterov": True, "max_gradient_norm": 1.0},
+        "run": {"label_smoothing": 0.02, "sharpness": {}, "epochs": 2, "yardsticks": "none"},
+    },
+    "mixed batches": {
+        "data": SYNTHETIC,
+        "model": DLRM,
+        "batch": {"global_size": 2048, "schedule": "mixed"},
+        "dense_optimizer": {"name": "adam", "learning_rate": 0.005},
+    },
+}
+REFUSED: dict[str, dict[str, Any]] = {
+    "preconditioner": {"preconditioner": {}, "dense_optimizer": {"name": "soap"}},
+    "dense_optimizer.schedule.autowu": {
+        "batch": {"schedule": "mixed"},
+        "dense_optimizer": {"schedule": {"autowu": {}}},
+    },
+    "dense_optimizer.name": {"dense_averaging": {"method": "decentlam"}, "dense_optimizer": {"name": "adam"}},
+    "variance_reduction": {"dense_averaging": {}, "variance_reduction": {}},
+    "averaging": {"dense_averaging": {}, "averaging": {}},
+    "moments.estimator": {"augmentation": {}, "moments": {"estimator": "exact"}},
+    "dense_optimizer.nesterov": {"dense_optimizer": {"name": "adam", "nesterov": True}},
+    "augmentation.strength": {"augmentation": {"strength": 0.1}},
 }
 
 
@@ -128,14 +194,23 @@ def test_a_job_over_rest_trains_with_a_falling_loss(client: Client, name: str):
     job = succeeded(client, submit(client, document))
     assert_falls(losses_of(client, job))
     last = list(client.metrics(job.id, kind="step"))[-1]
-    has_moments, is_reduced = document.get("moments", {}) is not None, "variance_reduction" in document
+    is_reduced = "variance_reduction" in document
+    has_moments = is_reduced or not {"moments", "augmentation", "dense_averaging"} & set(document)
     assert (last.gsnr is not None) == has_moments
     assert (last.share_at_gamma is not None, last.share_at_one is not None) == (is_reduced, is_reduced)
     (event,) = [event for event in client.events(job.id) if event.name == BATCH_ADVICE]
     advice = BatchAdvice.model_validate(event.details)
-    assert advice.batch == 1024
+    assert advice.batch == document["batch"]["global_size"]
     # Whether so few steps bound the noise scale is chance; what is told of it is the same everywhere.
     assert advice.noise_scale == job.metrics["noise_scale"]
     assert advice.noise_scale in (None, last.noise_scale)
     assert (advice.noise_scale is None) == (event.message or "").startswith("no advice on the batch: ")
     assert advice.largest_useful_batch == job.metrics["largest_useful_batch"]
+
+
+@pytest.mark.parametrize("field", REFUSED)
+def test_a_combination_that_means_nothing_is_refused_over_rest_with_what_would_be_valid(client: Client, field: str):
+    with pytest.raises(ServiceError) as raised:
+        submit(client, {"data": SYNTHETIC, **REFUSED[field]})
+    (error,) = raised.value.problem.errors
+    assert (error.field, bool(error.valid)) == (field, True)
