@@ -41,10 +41,17 @@ METHODS: dict[str, dict[str, Any]] = REDUCTIONS | {
     "kfac": {"moments": None, "preconditioner": {}},
     "kfac, every step": {"moments": None, "preconditioner": {"max_change": 0.0}},
     **{
-        f"augmentation, {method}": {"moments": None, "augmentation": {"method": method}}
-        for method in ("feature_dropout", "adversarial")
+        f"augmentation, {method}": {"augmentation": {"method": method}} for method in ("feature_dropout", "adversarial")
     },
-    **{method: {"moments": None, "dense_averaging": {"method": method}} for method in ("local_sgd", "easgd")},
+    **{method: {"dense_averaging": {"method": method}} for method in ("local_sgd", "easgd")},
+    **{
+        method: {"dense_averaging": {"method": method}, "dense_optimizer": {"name": "momentum"}}
+        for method in ("dmsgd", "decentlam")
+    },
+    **{name: {"moments": None, "dense_optimizer": {"name": name}} for name in ("momentum", "adafactor", "soap")},
+    "nesterov": {"moments": None, "dense_optimizer": {"name": "momentum", "nesterov": True}},
+    "max_gradient_norm": {"moments": None, "dense_optimizer": {"max_gradient_norm": 1.0}},
+    "label_smoothing": {"moments": None, "run": {"label_smoothing": 0.02}},
 }
 """Sections of a job document, by method for large batches: kinds of variance reduction, and others."""
 

@@ -2,7 +2,8 @@
 
 Steps without it and with each kind of it take turns in the same processes, on the same batches. Each kind is compared
 with the step without it of the same round: the speed of a shared machine varies, but hardly within a round. If both
-cores are busy with other work, the CPU time is the figure to trust.
+cores are busy with other work, the CPU time is the figure to trust. With --memory the figure is the largest resident
+memory of a rank instead, of each kind in processes of its own.
 """
 
 import argparse
@@ -10,6 +11,7 @@ import statistics
 import sys
 import time
 from dataclasses import dataclass
+from itertools import islice
 
 import torch.distributed as dist
 
@@ -17,6 +19,7 @@ from benchmarks.devices import synchronize
 from benchmarks.training import METHODS, RATES, Shape, add_shape_options, run_on_ranks
 from dlrm.train.batch import DeviceBatch
 from dlrm.train.step import TrainingStep
+from hostinfo.process_memory import get_peak_memory_bytes
 from sharding.comm.process_groups import Ranks
 
 NUM_WARM = 2
@@ -38,13 +41,27 @@ def main() -> int:
     add_shape_options(parser)
     parser.add_argument("--pairs", type=int, default=7, help="steps of each kind, and as many without")
     parser.add_argument("--with", dest="kinds", nargs="+", choices=KINDS, default=KINDS, help="kinds to measure")
+    parser.add_argument("--memory", action="store_true", help="measure memory and not time")
     arguments = parser.parse_args()
     shape = Shape.from_arguments(arguments)
     if fault := shape.find_fault(*arguments.kinds):
         print(fault, file=sys.stderr)  # noqa: T201
         return 2
-    run_on_ranks(shape.world_size, shape.device, run_rank, shape, arguments.kinds, arguments.pairs)
+    if arguments.memory:
+        for kind in (WITHOUT, *arguments.kinds):
+            run_on_ranks(shape.world_size, shape.device, run_rank_alone, shape.with_reduction(kind))
+    else:
+        run_on_ranks(shape.world_size, shape.device, run_rank, shape, arguments.kinds, arguments.pairs)
     return 0
+
+
+def run_rank_alone(ranks: Ranks, shape: Shape) -> None:
+    """Take a few steps, and print the largest resident memory of the first rank."""
+    step = shape.build_parts(ranks).step
+    for batch in islice(shape.draw_batches(ranks.device), NUM_WARM + 1):
+        step(batch, RATES)
+    if ranks.rank == 0:
+        print(f"{shape.reduction}: {get_peak_memory_bytes() / 2**20:,.0f} MiB", flush=True)  # noqa: T201
 
 
 def run_rank(ranks: Ranks, shape: Shape, kinds: list[str], num_rounds: int) -> None:

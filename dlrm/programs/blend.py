@@ -12,14 +12,11 @@ from pathlib import Path
 
 import torch
 
-from dlrm.config import ResolvedJob
-from dlrm.data.open import open_data
 from dlrm.exported_model.blend import blend_and_measure
 from dlrm.exported_model.blend_file import write_blend
 from dlrm.exported_model.export import read_model
-from dlrm.record import EXIT_DONE, PreparedData, RunDirectory
-from hostinfo.process_memory import end_first_when_memory_is_short
-from hostinfo.stop_signals import end_on_stop_signals
+from dlrm.programs.run_at_its_end import open_run
+from dlrm.record import EXIT_DONE
 
 
 def main() -> int:
@@ -27,17 +24,11 @@ def main() -> int:
     parser.add_argument("run_directory", type=Path)
     parser.add_argument("checkpoint", type=Path)
     arguments = parser.parse_args()
-    end_on_stop_signals()
-    end_first_when_memory_is_short()
-    directory = RunDirectory(arguments.run_directory)
-    resolved = ResolvedJob.model_validate_json(directory.spec.read_bytes())
-    job = resolved.job
+    run = open_run(arguments.run_directory)
     # Sums are split by threads, so that another number of them would change the last bits of the model.
-    torch.set_num_threads(job.resources.threads_per_worker)
-    prepared = PreparedData.read(directory.data)
-    dataset = open_data(job.data, resolved.data_roots, prepared and Path(prepared.directory))
-    model = read_model(arguments.checkpoint, job, dataset.schema)
-    write_blend(directory.blend, blend_and_measure(model, dataset, job))
+    torch.set_num_threads(run.job.resources.threads_per_worker)
+    model = read_model(arguments.checkpoint, run.job, run.dataset.schema)
+    write_blend(run.directory.blend, blend_and_measure(model, run.dataset, run.job))
     return EXIT_DONE
 
 

@@ -16,25 +16,17 @@ from pathlib import Path
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
-from dlrm.config import ResolvedJob
-from dlrm.data.open import open_data
 from dlrm.programs.json_lines import print_line
-from dlrm.record import EXIT_DONE, PreparedData, RunDirectory
+from dlrm.programs.run_at_its_end import open_run
+from dlrm.record import EXIT_DONE
 from dlrm.yardsticks.measure import measure_yardsticks
-from hostinfo.process_memory import end_first_when_memory_is_short
-from hostinfo.stop_signals import end_on_stop_signals
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run_directory", type=Path)
-    directory = RunDirectory(parser.parse_args().run_directory)
-    end_on_stop_signals()
-    end_first_when_memory_is_short()
-    resolved = ResolvedJob.model_validate_json(directory.spec.read_bytes())
-    prepared = PreparedData.read(directory.data)
-    dataset = open_data(resolved.job.data, resolved.data_roots, prepared and Path(prepared.directory))
-    for result in measure_yardsticks(resolved.job, dataset, lambda progress: print_line(progress.model_dump())):
+    run = open_run(parser.parse_args().run_directory)
+    for result in measure_yardsticks(run.job, run.dataset, lambda progress: print_line(progress.model_dump())):
         print_line(result.model_dump())
     return EXIT_DONE
 
