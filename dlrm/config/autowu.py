@@ -16,7 +16,8 @@ class AutoWarmupConfig(Config):
     first_rate: Positive = 1e-5
     """Learning rate of the first step."""
     last_rate: Positive = 1.0
-    """Learning rate that the warm-up reaches if the loss falls all the time."""
+    """Learning rate that the warm-up reaches if the loss falls all the time. Default 1 in sgd, momentum and lars; 0.1
+    in the other optimizers, whose updates are about as long as the rate."""
     max_fraction: float = Field(default=0.5, gt=0.0, le=MAX_WARMUP)
     """Largest share of the run that the warm-up takes; the rate reaches `last_rate` at its end."""
     confidence: float = Field(default=0.95, gt=0.5, lt=1.0)

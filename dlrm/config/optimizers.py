@@ -192,7 +192,7 @@ class DenseOptimizerSpec(Config):
     @classmethod
     def _fill_settings(cls, document: Any) -> Any:
         document = fill_defaults(document, _get_settings)
-        return _fill_schedule_fields(document, _DENSE_SCHEDULE)
+        return _fill_last_rate(_fill_schedule_fields(document, _DENSE_SCHEDULE))
 
     @model_validator(mode="after")
     def _check_fields(self) -> Self:
@@ -355,3 +355,15 @@ def _fill_schedule_fields(document: Any, defaults: Mapping[str, Any]) -> Any:
     if "schedule" not in fields:
         return fields
     return {**fields, "schedule": fill_defaults(fields["schedule"], lambda _: defaults)}
+
+
+def _fill_last_rate(document: Any) -> Any:
+    """Return a dense optimizer's document with the largest rate of AutoWU filled in, unless its own default holds.
+
+    An update of about the length of the rate destroys a model at 1 before the loss can tell.
+    """
+    match document:
+        case {"schedule": {"autowu": {**autowu}} as schedule, **rest} if rest.get("name", "adam") not in SGD_LIKE:
+            return {**rest, "schedule": {**schedule, "autowu": {"last_rate": 0.1, **autowu}}}
+        case _:
+            return document

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dlrm.config import AutoWarmupConfig, BatchStage, JobConfig, compute_full_rows
+from dlrm.config import AutoWarmupConfig, BatchStage, DenseOptimizerConfig, JobConfig, compute_full_rows
 from dlrm.optimizers import LearningRates
 from dlrm.optimizers.auto_warmup import LENGTH_SCALE, NOISE_RATIOS, AutoWarmup, SmoothedCurve, WarmupState, smooth
 from sharding.comm.process_groups import Ranks
@@ -109,3 +109,11 @@ def test_after_a_fixed_end_the_rates_are_those_of_the_schedule(decay: str):
     rising = replace(found, warmup=AutoWarmup(CONFIG, WarmupState(), NUM_ROWS, None))  # pyright: ignore[reportArgumentType]
     # 1e-4 to 1 over half of the run: a tenth of that is a factor of 10^0.4.
     assert rising.at(5000, stage).dense == pytest.approx(1e-4 * 10**0.4)
+
+
+@pytest.mark.parametrize(("name", "rate"), [("momentum", 1.0), ("sgd", 1.0), ("adam", 0.1), ("adafactor", 0.1)])
+def test_the_largest_rate_of_a_warm_up_suits_the_optimizer(name: str, rate: float):
+    for autowu, expected in [({}, rate), ({"last_rate": 0.5}, 0.5)]:
+        optimizer = DenseOptimizerConfig.model_validate({"name": name, "schedule": {"autowu": autowu}})
+        assert optimizer.schedule.autowu is not None
+        assert optimizer.schedule.autowu.last_rate == expected
