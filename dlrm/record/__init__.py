@@ -98,6 +98,7 @@ from dlrm.record.outcome import (
     read_rank_ends,
     write_rank_ends,
 )
+from dlrm.record.power_law import MIN_SIZES, Interval, SizeLaw
 from dlrm.record.profile import (
     PART_DESCRIPTIONS,
     PLAN,

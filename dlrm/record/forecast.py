@@ -1,13 +1,10 @@
 """Forecast of the log-loss at the end of a run from its first evaluations, by a power law."""
 
-import math
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from operator import mul
-from typing import NamedTuple
 
 from dlrm.record.files import OpenRecord
-from dlrm.record.intervals import find_student_quantile
+from dlrm.record.power_law import Interval, Law, LawFit, fit_law
 
 MIN_EVALUATIONS = 6
 """Least number of evaluations: the law has four numbers, and what they leave over says how far it holds."""
@@ -35,28 +32,13 @@ class LossForecast(OpenRecord, use_attribute_docstrings=True):
     """Forecast in words, with the reasons if it is poor."""
 
 
-class _Law(NamedTuple):
-    """Law of given b and d, with the best a and c."""
-
-    exponent: float
-    offset: float
-    """d as a multiple of the samples up to the first evaluation."""
-    squares: float
-    """Sum of the squares that it leaves over."""
-    end: float
-    """Log-loss at the end of the run."""
-    leverage: float
-    """Squared error of `end` from a and c, in squared errors of an evaluation."""
-
-
 def forecast_log_loss(
     points: Sequence[tuple[float, float]], num_run_samples: float, poor_because: Sequence[str] = ()
 ) -> LossForecast:
     """Forecast the log-loss E after C = `num_run_samples`, by E = a (C + d)^b + c with a >= 0, b < 0 and d >= 0.
 
     The law (Hestness et al. 2017, arXiv 1712.00409) is fitted by least squares. The interval has the ends of all laws
-    whose squares are at most S (1 + t^2 / (n - 4)), with the least squares S of n evaluations and Student's t: the
-    interval of the delta method without its linearization (Bates & Watts 1988, section 6.1).
+    that agree with the evaluations (`LawFit`).
 
     points: samples so far and log-loss of each evaluation. poor_because: known reasons against the forecast.
     """
@@ -75,37 +57,21 @@ def forecast_log_loss(
 
 
 @lru_cache(maxsize=256)
-def _fit(points: tuple[tuple[float, float], ...]) -> tuple[float, float, float]:
+def _fit(points: tuple[tuple[float, float], ...]) -> Interval:
     """Return the log-loss at 1, and the bounds of its interval; samples are shares of the run."""
     shares, losses = [share for share, _ in points], [loss for _, loss in points]
-    laws = [_fit_law(exponent, offset, shares, losses) for exponent in _EXPONENTS for offset in _OFFSETS]
+    laws = [fit_law(exponent, offset * shares[0], shares, losses) for exponent in _EXPONENTS for offset in _OFFSETS]
     for number in range(_NUM_REFINEMENTS):
         best = min(laws, key=lambda law: law.squares)
-        laws += [_fit_law(*near, shares, losses) for near in _list_near(best, 1.2 ** (0.7**number))]
-    best = min(laws, key=lambda law: law.squares)
-    num_free = len(points) - 4
-    limit = best.squares * (1 + find_student_quantile(num_free) ** 2 / num_free)
-    ends = [(law.end, math.sqrt((limit - law.squares) * law.leverage)) for law in laws if law.squares <= limit]
-    return best.end, min(end - error for end, error in ends), max(end + error for end, error in ends)
+        near = _list_near(best, shares[0], 1.2 ** (0.7**number))
+        laws += [fit_law(exponent, offset, shares, losses) for exponent, offset in near]
+    return LawFit(laws, num_numbers=4).predict(1.0)
 
 
-def _list_near(law: _Law, ratio: float) -> Iterator[tuple[float, float]]:
-    """List values of b and d near a law, within the range of the first values."""
+def _list_near(law: Law, first: float, ratio: float) -> Iterator[tuple[float, float]]:
+    """List values of b and d near a law, within the range of the first values. first: share of the first evaluation."""
     for step in _STEPS:
         exponent = min(max(law.exponent * ratio**step, _EXPONENTS[-1]), _EXPONENTS[0])
         # So that an offset of 0 moves too.
-        offsets = ((law.offset + _OFFSETS[1]) * ratio**other - _OFFSETS[1] for other in _STEPS)
-        yield from ((exponent, min(max(offset, 0.0), _OFFSETS[-1])) for offset in offsets)
-
-
-def _fit_law(exponent: float, offset: float, shares: Sequence[float], losses: Sequence[float]) -> _Law:
-    """Fit a and c for given b and d: a straight line over the powers of the samples."""
-    count = len(shares)
-    powers = [(share + offset * shares[0]) ** exponent for share in shares]
-    mean, mean_loss = math.fsum(powers) / count, math.fsum(losses) / count
-    powers, rest = [power - mean for power in powers], [loss - mean_loss for loss in losses]
-    length = math.fsum(map(mul, powers, powers))
-    slope = max(math.fsum(map(mul, powers, rest)) / length, 0.0)
-    squares = math.fsum((loss - slope * power) ** 2 for loss, power in zip(rest, powers, strict=True))
-    end = (1.0 + offset * shares[0]) ** exponent - mean
-    return _Law(exponent, offset, squares, mean_loss + slope * end, 1.0 / count + end**2 / length)
+        offsets = ((law.offset / first + _OFFSETS[1]) * ratio**other - _OFFSETS[1] for other in _STEPS)
+        yield from ((exponent, first * min(max(offset, 0.0), _OFFSETS[-1])) for offset in offsets)

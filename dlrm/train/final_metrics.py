@@ -1,7 +1,10 @@
 """The figures of a run that its outcome, its model and the model's card have."""
 
 from dlrm.checkpoint.progress import RunProgress
+from dlrm.config import JobConfig
+from dlrm.data.rows import DataSchema
 from dlrm.gradient_stats.batch_advice import find_largest_useful_batch, get_settled_noise
+from dlrm.planning.dense_size import count_dense_size, count_flops
 from dlrm.record import EvaluationReport
 
 
@@ -25,6 +28,19 @@ def make_final_metrics(progress: RunProgress, report: EvaluationReport | None) -
         metrics |= report.model_dump(exclude={"kind", "seq", "time", "step", "seconds"})
         metrics["model_step"] = report.step
     return metrics
+
+
+def count_model_size(job: JobConfig, schema: DataSchema) -> dict[str, float | None]:
+    """Count the parameters of a model, tables included, and its floating-point operations for a sample.
+
+    Operations are counted in the forward and backward pass of the dense part, without the optimizer.
+    """
+    size = count_dense_size(job.model, schema.num_dense, len(schema.features))
+    num_rows = sum(feature.num_ids for feature in schema.features)
+    return {
+        "num_parameters": num_rows * job.model.embedding_dim + size.num_parameters,
+        "flops_per_sample": count_flops(size, job.num_copies),
+    }
 
 
 def _is_no_better_than_constant(progress: RunProgress) -> bool:

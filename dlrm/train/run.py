@@ -25,7 +25,7 @@ from dlrm.reporting.reporter import Reporter
 from dlrm.train.best_model import choose_model
 from dlrm.train.blend import BlendStoppedError, blend_chosen_model
 from dlrm.train.context import RunContext
-from dlrm.train.final_metrics import make_final_metrics
+from dlrm.train.final_metrics import count_model_size, make_final_metrics
 from dlrm.train.finishing import EXPORT, Finishing, list_parts
 from dlrm.train.kept_scores import choose_scores
 from dlrm.train.quality import compare_with_yardsticks
@@ -66,7 +66,7 @@ def run(context: RunContext) -> Outcome:
         # Rank 0 alone reads it, and other nodes have files of it.
         manifest = read_common_manifest(CheckpointDirectory(checkpoint, progress.step), context.ranks)
         bring_to_rank0(checkpoint, manifest, context.sharers, context.ranks)
-    metrics = make_final_metrics(progress, chosen.evaluation)
+    metrics = make_final_metrics(progress, chosen.evaluation) | count_model_size(job, dataset.schema)
     if context.ranks.rank == 0:
         if job.run.keep_scores and chosen.evaluation is not None:
             choose_scores(directory.scores, reporter, chosen.evaluation.step)

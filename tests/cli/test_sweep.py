@@ -57,6 +57,14 @@ confirm_seeds = [5]
 [grid]
 "dense_optimizer.learning_rate" = [0.003, 0.01]
 """
+SIZES = """
+job = "small.toml"
+compare = ["run.epochs"]
+[set]
+model.embedding_dim = 4
+[grid]
+run.epochs = [0.5, 1, 2, 4]
+"""
 
 
 @pytest.fixture
@@ -254,3 +262,24 @@ def test_only_of_several_settings_the_summary_says_that_seeds_chose(
     assert ("the seeds that chose are the result too" in text) is is_chosen
     assert ("of the settings best on validation rows" in text) is is_chosen
     assert ("best settings" in text) is is_chosen
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)  # four runs, one after another
+def test_a_sweep_over_lengths_counts_parameters_and_operations_and_reports_its_law(directory: Path) -> None:
+    (directory / "sizes.toml").write_text(SIZES)
+    ended = run("sweep", directory / "sizes.toml", "-o", directory / "results")
+    assert ended.returncode == 0, ended.stderr
+    metrics = read_results(directory / "results" / "results.jsonl")[0].metrics
+    # 26 tables of D = 4 with at most 50 rows each; MLPs 13-8-4 and (4 + 27 * 26 / 2)-8-1, and the dot products.
+    dense, products = 13 * 8 + 8 * 4 + (4 + 351) * 8 + 8, 351 * 4
+    assert metrics["flops_per_sample"] == 2 * 3 * (dense + products)
+    num_parameters = (metrics["num_parameters"] or 0.0) - dense - (8 + 4 + 8 + 1)
+    assert 0 < num_parameters <= 26 * 50 * 4
+    assert num_parameters % 4 == 0
+    report = run("report", directory / "results")
+    assert report.returncode == 0, report.stderr
+    assert "## Power laws" in report.stdout
+    laws = json.loads(run("report", directory / "results", "--json").stdout)["power_laws"]
+    assert {(law["size"], len(law["points"])) for law in laws} == {("samples", 4)}
+    assert all(law["exponent"] < 0.0 for law in laws)

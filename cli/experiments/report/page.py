@@ -9,6 +9,7 @@ from cli.experiments.report.figures import DIGITS, format_count, format_differen
 from cli.experiments.report.load import LoadedTrial
 from cli.experiments.report.numbers import MainRow, SweepReport
 from cli.experiments.report.plot import Axis, Point, Series, make_plot
+from cli.experiments.report.power_laws import make_power_law_sections
 from cli.experiments.report.result_sections import make_result_sections
 from cli.experiments.report.scaling_sections import make_batch_plot, make_scaling_sections
 from cli.experiments.trials.fields import format_settings, format_value
@@ -39,6 +40,7 @@ def make_page(report: SweepReport, title: str) -> Page:
         *make_result_sections(report),
         _make_course_section(report.courses),
         *make_scaling_sections(report),
+        *make_power_law_sections(report.rows),
         _make_gap_section(report.rows),
         *_make_sharpness_sections(report.rows),
         _make_cost_section(report),

@@ -20,8 +20,9 @@ LEGEND_ROW = 18
 LETTER_WIDTH = 7.5
 """Approximate width of a letter of the legend."""
 MAX_TICKS = 7
-Kind = Literal["linear", "count", "log", "batch"]
-"""Kind of an axis: numbers, large whole numbers, a logarithmic one, or one labelled with the batches of the marks."""
+Kind = Literal["linear", "count", "log", "narrow log", "batch"]
+"""Kind of an axis: numbers, large whole numbers, a logarithmic one, one of numbers within a decade or so, or one
+labelled with the batches of the marks."""
 Style = Literal["points", "marks", "line", "dashed"]
 MARKED: tuple[Style, ...] = ("points", "marks")
 """Styles that have a mark at each point."""
@@ -127,11 +128,14 @@ def _draw_svg(name: str, title: str, description: str, x: Axis, y: Axis, series:
 def _set_axis(axes: "Axes", side: Literal["x", "y"], axis: Axis, series: Sequence[Series]) -> None:
     from matplotlib import ticker
 
-    axes.set(**{f"{side}label": axis.title, f"{side}scale": "log" if axis.kind in ("log", "batch") else "linear"})
+    axes.set(**{f"{side}label": axis.title, f"{side}scale": "linear" if axis.kind in ("linear", "count") else "log"})
     drawn = axes.xaxis if side == "x" else axes.yaxis
     drawn.set_minor_locator(ticker.NullLocator())
     if axis.kind == "linear":
         axes.ticklabel_format(axis=side, style="plain", useOffset=False)
+    elif axis.kind == "narrow log":
+        drawn.set_major_locator(ticker.MaxNLocator(MAX_TICKS))
+        drawn.set_major_formatter(ticker.StrMethodFormatter("{x:g}"))
     elif axis.kind == "batch":
         # A line without marks, such as a formula's, has points between the batches.
         batches = sorted({point.x for line in series if line.style in MARKED for point in line.points})

@@ -7,6 +7,7 @@ from cli.experiments.report.cells import ReportCell
 from cli.experiments.report.comparison import Difference
 from cli.experiments.report.courses import Reached, TrainingCurve, name_series
 from cli.experiments.report.numbers import MainRow, Scaling, SweepReport
+from cli.experiments.report.power_laws import make_power_law_records
 from dlrm.record.intervals import Estimate
 
 
@@ -21,6 +22,7 @@ def make_report_record(report: SweepReport) -> dict[str, Any]:
         "target_auc": report.target_auc,
         "scalings": [_make_scaling_record(scaling) for scaling in report.scalings],
         "growing": [_make_growing_record(reached) for reached in report.growing],
+        "power_laws": make_power_law_records(report.rows),
         "equal_samples": [{"num_samples": group.length, "cells": group.labels} for group in report.sample_groups],
         "equal_steps": [{"num_steps": group.length, "cells": group.labels} for group in report.step_groups],
         "broken_files": list(report.broken_files),
