@@ -25,7 +25,8 @@ class GainState(BaseModel):
     read at the steps done over the steps that are expected at the present gain, and ends with the samples; the run
     reports how far from T it was. Deviations: moments of single samples give both estimates without bias, also of the
     first samples of a batch alone; a step uses the estimates up to the step before, since the rates of a step are known
-    before its gradient; batches may grow, since neither estimate depends on the batch.
+    before its gradient; batches may grow, since neither estimate depends on the batch; a dropped step counts as any
+    other; optimizers that divide by the size of the gradient take the root of the gain, as they scale with the batch.
     """
 
     model_config = ConfigDict(extra="forbid")
