@@ -201,9 +201,8 @@ def report_gain(reporter: Reporter, progress: RunProgress) -> None:
     )
     reporter.event(
         GAIN,
-        f"by their gain, {_format_number(gain.num_steps / progress.step)} on average, {progress.step:,} steps count as "
-        f"{_format_number(gain.num_steps)} steps of {gain.base_batch:,} samples, {share:.0%} of those that the same "
-        f"samples make{short if share < FULL_GAIN else ''}",
+        f"{progress.step:,} steps count by their gain as {_format_number(gain.num_steps)} steps of {gain.base_batch:,} "
+        f"samples, {share:.0%} of those that the same samples make{short if share < FULL_GAIN else ''}",
         step=progress.step,
         num_reference_steps=gain.num_steps,
         base_batch=gain.base_batch,
