@@ -5,6 +5,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from dlrm.config import GrownBatch
 from dlrm.gradient_stats.noise import NoiseState
 from dlrm.optimizers.auto_warmup import WarmupState
+from dlrm.optimizers.gain import GainState
 from dlrm.record import Course, EvaluationReport
 
 
@@ -25,6 +26,8 @@ class RunProgress(BaseModel):
     """Number of valid rows consumed before the tables were drawn that train now; 0 if they are the first ones."""
     warmup: WarmupState | None = None
     """State of a warm-up that ends by the training loss; None if absent."""
+    gain: GainState | None = None
+    """State of the gain that the dense rate follows; None if absent."""
     num_dropped_in_a_row: int = 0
     training_seconds: float = 0.0
     """Seconds of training on this rank, over all attempts: steps, and waiting for batches."""

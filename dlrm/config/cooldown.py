@@ -74,6 +74,9 @@ def _list_faults(
     if job.dense_optimizer.is_averaging:
         message = f"{job.dense_optimizer.name} averages the weights in the place of a cooldown"
         faults.append(FieldError("dense_optimizer.name", message, "another optimizer"))
+    if job.dense_optimizer.schedule.follows_gain:
+        message = "adascale reads the schedule by the gains of a run of this length"
+        faults.append(FieldError("dense_optimizer.schedule.scaling", message, "a run with another scaling"))
     for name, optimizer in (("dense_optimizer", job.dense_optimizer), ("table_optimizer", job.table_optimizer)):
         fault = _find_rate_fault(f"{name}.schedule", optimizer, stages[0], num_run_rows, num_samples, new_rows)
         faults += [fault] if fault is not None else []

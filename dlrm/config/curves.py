@@ -6,7 +6,7 @@ from typing import Literal
 Decay = Literal["polynomial", "cosine", "constant", "wsd"]
 NoiseRule = Literal["sqrt", "linear"]
 RatioScaling = Literal[NoiseRule, "none", "legw"]
-Scaling = Literal[RatioScaling, "noise"]
+Scaling = Literal[RatioScaling, "noise", "adascale"]
 
 MAX_WARMUP = 0.5
 """Largest share of a run that warm-up takes. LEGW alone would warm up past the end of the run at a large enough

@@ -276,6 +276,8 @@ def _derive_schedule_numbers(
     scaling = f"scaling {schedule.scaling}"
     if schedule.noise_scale is not None:
         scaling += f" ({get_noise_rule(optimizer.name)} far below noise_scale {schedule.noise_scale:g})"
+    if schedule.follows_gain:
+        scaling += f" ({get_noise_rule(optimizer.name)} at most, by the gain of each step)"
     peak = f"learning_rate at {schedule.base_batch} samples, {scaling}, to {last}"
     if first != last:
         peak += f"; {compute_peak_rate(optimizer, first):.6g} at {first}"
@@ -341,7 +343,7 @@ def _list_jump_warnings(
     name: str, optimizer: DenseOptimizerConfig | TableOptimizerConfig, batch: BatchConfig
 ) -> list[DerivedWarning]:
     """Warn where the learning rate rises at once, and far, where the batch grows."""
-    if batch.rewarmup:
+    if batch.rewarmup or optimizer.schedule.follows_gain:
         return []
     sizes = [size for _, size in batch.list_sizes()]
     if batch.growth is not None:

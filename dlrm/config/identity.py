@@ -45,7 +45,7 @@ _EXCLUDED: dict[str, Any] = {**EXECUTION_SETTINGS, "run": {**EXECUTION_SETTINGS[
 learned."""
 
 _USERS_OF_MOMENTS = ("variance_reduction", "batch.growth")
-"""Sections, null by default, that let moments change what is learned."""
+"""Sections, null by default, that let moments change what is learned, as the scaling of the dense rate may."""
 
 
 def make_identity(job: JobConfig) -> dict[str, Any]:
@@ -54,8 +54,8 @@ def make_identity(job: JobConfig) -> dict[str, Any]:
     The files of prepared rows are left out, so that paths may differ: a checksum of the rows stands for them.
     """
     excluded = dict(_EXCLUDED)
-    if job.variance_reduction is None and job.batch.growth is None:
-        # Without variance reduction and growth, moments are only monitored.
+    if job.variance_reduction is None and job.batch.growth is None and not job.dense_optimizer.schedule.follows_gain:
+        # Moments are only monitored.
         excluded["moments"] = True
     if job.data.format != "synthetic":
         excluded["data"] = {"train": True, "eval": True}
@@ -86,10 +86,12 @@ def list_differences(now: Mapping[str, Any], before: Mapping[str, Any]) -> list[
 def _is_in_null_section(field: str, side: Mapping[str, Any]) -> bool:
     """Whether `field` belongs to a section that is null in `side`, so that the difference of the section says enough.
 
-    The fields of `moments` count as part of the sections that use them.
+    An identity has the fields of `moments` only if they change what is learned.
     """
-    sections = _USERS_OF_MOMENTS if field.startswith("moments.") else (field.rpartition(".")[0],)
-    return all(section in side and side[section] is None for section in sections)
+    if field.startswith("moments."):
+        return field not in side
+    section = field.rpartition(".")[0]
+    return section in side and side[section] is None
 
 
 def _get_value(field: str, side: Mapping[str, Any]) -> Any:

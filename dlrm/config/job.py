@@ -193,6 +193,9 @@ class JobSpec(Config):
         averaging, optimizer = self.dense_averaging, self.dense_optimizer.name
         if averaging is None:
             return self
+        if self.dense_optimizer.schedule.follows_gain:
+            message = "adascale needs the gradient summed over ranks, and with dense_averaging each rank keeps its own"
+            raise invalid("dense_optimizer.schedule.scaling", message, "another scaling, or dense_averaging null")
         for field, value in (
             ("variance_reduction", self.variance_reduction),
             ("batch.growth", self.batch.growth),
@@ -218,6 +221,9 @@ class JobSpec(Config):
         if self.batch.rewarmup and self.dense_optimizer.schedule.autowu is not None:
             message = "finds one rate for the whole run, and every size of batch.rewarmup has its own"
             raise invalid("dense_optimizer.schedule.autowu", message, "null, or batch.rewarmup false")
+        if self.batch.rewarmup and self.dense_optimizer.schedule.follows_gain:
+            message = "adascale counts steps of the whole run, and every size of batch.rewarmup has its own schedule"
+            raise invalid("dense_optimizer.schedule.scaling", message, "another scaling, or batch.rewarmup false")
         return self
 
     @model_validator(mode="after")
@@ -260,11 +266,12 @@ class JobSpec(Config):
     def _check_moments(self) -> Self:
         moments, world_size = self.moments, self.resources.world_size
         if moments is None:
-            for user, need in (
-                (self.variance_reduction, "variance_reduction needs moments"),
-                (self.batch.growth, "batch.growth needs the noise scale"),
+            for is_used, need in (
+                (self.variance_reduction is not None, "variance_reduction needs moments"),
+                (self.batch.growth is not None, "batch.growth needs the noise scale"),
+                (self.dense_optimizer.schedule.follows_gain, "dense_optimizer.schedule.scaling adascale needs moments"),
             ):
-                if user is not None:
+                if is_used:
                     raise invalid("moments", f"is null, but {need}", "leave it out for the defaults")
             return self
         if moments.estimator != "groups":

@@ -202,6 +202,9 @@ class DenseOptimizerSpec(Config):
         if self.is_averaging and self.schedule.autowu is not None:
             message = f"{self.name} weights its average by the peak rate, which autowu does not know beforehand"
             raise invalid("schedule.autowu", message, "null, or another optimizer")
+        if self.is_averaging and self.schedule.follows_gain:
+            message = f"{self.name} weights its average by the peak rate, which adascale does not know beforehand"
+            raise invalid("schedule.scaling", message, "another scaling, or another optimizer")
         for field in sorted(_OPTIMIZER_FIELDS - SETTINGS[self.name].keys()):
             if getattr(self, field) is not None:
                 optimizers = " or ".join(name for name, settings in SETTINGS.items() if field in settings)
@@ -272,6 +275,9 @@ class TableOptimizerSpec(Config):
         if self.schedule.autowu is not None:
             message = "the tables learn at a rate of their own"
             raise invalid("schedule.autowu", message, "null; dense_optimizer.schedule.autowu finds the dense rate")
+        if self.schedule.follows_gain:
+            message = "adascale goes by the noise of the dense gradient, and the noise of tables is not measured"
+            raise invalid("schedule.scaling", message, '"none", "sqrt", "linear", "legw" or "noise"')
         if self.cowclip is not None and self.name != "rowwise_adagrad":
             message = f"clips whole rows, but {self.name} allows plans that split rows"
             raise invalid("cowclip", message, "null, or table_optimizer.name rowwise_adagrad")
@@ -331,7 +337,7 @@ def get_noise_rule(name: str) -> NoiseRule:
 
 
 def compute_peak_rate(optimizer: DenseOptimizerConfig | TableOptimizerConfig, global_size: int) -> float:
-    """Compute the largest rate of the schedule at a batch of `global_size` samples: with autowu, at most."""
+    """Compute the largest rate of the schedule at a batch of `global_size` samples: a bound with autowu or adascale."""
     if optimizer.schedule.autowu is not None:
         return optimizer.schedule.autowu.last_rate
     return optimizer.learning_rate * optimizer.schedule.scale(global_size, get_noise_rule(optimizer.name))

@@ -33,7 +33,10 @@ class ScheduleConfig(Config):
     """Factor on the peak rate by s = B / base_batch. none: 1; sqrt: sqrt(s); linear: s; legw (You et al. 2019, arXiv
     1901.08433): sqrt(s), with a warm-up s times as long, but at most half of the run; noise: by `noise_scale`, as far
     below it s for sgd, momentum and lars and sqrt(s) for other optimizers, and less near it (McCandlish et al. 2018,
-    arXiv 1812.06162; Li et al. 2024, arXiv 2405.14578)."""
+    arXiv 1812.06162; Li et al. 2024, arXiv 2405.14578); adascale: for sgd, momentum and lars the gain of each step,
+    from 1 to s by the noise of the gradient in this run, the root of the gain for other optimizers. A step then counts
+    by its gain in warm-up and decay, which end with the run (AdaScale, Johnson et al. 2020, arXiv 2007.05105; dense
+    parameters alone)."""
     noise_scale: float | None = Field(default=None, ge=1e-6, le=1e15)
     """Number of samples of the noise scale that scaling noise goes by, such as an earlier run reports at its end. null
     for the other scalings."""
@@ -59,15 +62,26 @@ class ScheduleConfig(Config):
         if self.scaling != "noise" and self.noise_scale is not None:
             message = f'scaling "{self.scaling}" goes by no noise scale'
             raise invalid("noise_scale", message, 'leave it out, or scaling "noise"')
+        if self.follows_gain and self.autowu is not None:
+            raise invalid(
+                "scaling", "adascale scales a rate, and autowu finds its own", "another scaling, or autowu null"
+            )
         return self
+
+    @property
+    def follows_gain(self) -> bool:
+        """Whether the rate follows the gain of each step, so that `scale` is only its bound."""
+        return self.scaling == "adascale"
 
     def scale(self, global_size: int, noise_rule: NoiseRule) -> float:
         """Return the factor on the learning rate at a batch of `global_size` samples.
 
-        noise_rule: what scaling noise is far below the noise scale; it depends on the optimizer.
+        noise_rule: what scaling noise is far below the noise scale; it depends on the optimizer. With adascale the
+        factor is the bound that follows from a gain of the whole ratio of the batches.
         """
         if self.scaling != "noise":
-            return curves.scale(global_size / self.base_batch, self.scaling)
+            scaling = noise_rule if self.scaling == "adascale" else self.scaling
+            return curves.scale(global_size / self.base_batch, scaling)
         assert self.noise_scale is not None, "checked where the scaling is noise"
         return curves.scale_by_noise(global_size, self.base_batch, self.noise_scale, noise_rule)
 

@@ -1,6 +1,6 @@
 """Learning rates of every step of a run."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dlrm.config import (
@@ -11,7 +11,10 @@ from dlrm.config import (
     TableOptimizerConfig,
     compute_peak_rate,
 )
+from dlrm.config.curves import scale
+from dlrm.config.optimizers import get_noise_rule
 from dlrm.optimizers.auto_warmup import AutoWarmup
+from dlrm.optimizers.gain import GainState
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,8 @@ class StepRates:
     average_weight: float = 1.0
     """Factor on lr^2 in an average that weights steps by it, so that all samples after the warm-up count alike:
     k (peak of the first batch / peak)^2. Rates that scale with the root of the batch do so by themselves."""
+    gain: float | None = None
+    """Number of steps of the reference batch that the step counts as; None if the rates do not follow it."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,10 @@ class LearningRates:
     """Warm-up of the dense parameters that finds the rate; None if absent."""
     parts: Sequence[BatchStage] = ()
     """Stages of the whole run that each have a warm-up and a decay of their own; empty if it has one of both."""
+    gain: GainState | None = None
+    """Gain that the dense rate follows; None if it is known beforehand."""
+    list_stages: Callable[[], Sequence[BatchStage]] = tuple
+    """Function to list all stages of the run, for the gain."""
 
     def at(self, num_samples: int, stage: BatchStage) -> StepRates:
         """Compute the rates of a step of `stage`. num_samples: rows consumed before it."""
@@ -59,10 +68,15 @@ class LearningRates:
             table=own._compute_rate(self.job.table_optimizer, num_done, stage),
             growth=growth,
             average_weight=growth * (first_peak / peak) ** 2,
+            gain=None if self.gain is None else self.gain.compute(stage.full_rows),
         )
 
     def _compute_dense_rate(self, num_samples: int, stage: BatchStage) -> float:
         optimizer = self.job.dense_optimizer
+        if self.gain is not None:
+            position = self.gain.compute_share(num_samples, self.list_stages()) * self.num_run_rows
+            factor = scale(self.gain.compute(stage.full_rows), get_noise_rule(optimizer.name))
+            return optimizer.learning_rate * factor * self._find_factor(optimizer.schedule, position, stage)
         if self.warmup is None:
             return self._compute_rate(optimizer, num_samples, stage)
         found = self.warmup.state
@@ -75,14 +89,19 @@ class LearningRates:
     def _compute_rate(
         self, optimizer: DenseOptimizerConfig | TableOptimizerConfig, num_samples: int, stage: BatchStage
     ) -> float:
-        schedule, first = optimizer.schedule, self.first
+        return compute_peak_rate(optimizer, stage.global_size) * self._find_factor(
+            optimizer.schedule, num_samples, stage
+        )
+
+    def _find_factor(self, schedule: ScheduleConfig, num_samples: float, stage: BatchStage) -> float:
+        """Compute the factor on the peak rate, with a warm-up as long as the first batch sets it."""
+        first = self.first
         num_first_steps = schedule.count_warmup_steps(self.num_run_rows / first.full_rows, first.global_size)
         num_warmup_steps = num_first_steps * first.full_rows / stage.full_rows
-        factor = self._compute_factor(schedule, num_samples, stage, num_warmup_steps)
-        return compute_peak_rate(optimizer, stage.global_size) * factor
+        return self._compute_factor(schedule, num_samples, stage, num_warmup_steps)
 
     def _compute_factor(
-        self, schedule: ScheduleConfig, num_samples: int, stage: BatchStage, num_warmup_steps: float
+        self, schedule: ScheduleConfig, num_samples: float, stage: BatchStage, num_warmup_steps: float
     ) -> float:
         full_rows = stage.full_rows
         num_steps, first_step = self.num_run_rows / full_rows, self.first.full_rows / full_rows

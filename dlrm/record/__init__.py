@@ -33,6 +33,7 @@ from dlrm.record.event_names import (
     FEW_EVALUATION_ROWS,
     FEW_STEPS,
     FEWER_NODES,
+    GAIN,
     GRAPHS_NOT_USED,
     LARGE_BATCH,
     LEARNS_NOTHING,

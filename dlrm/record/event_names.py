@@ -16,6 +16,9 @@ BATCH_GROWN = "batch_grown"
 WARMUP_ENDED = "warmup_ended"
 """Name of the event that a warm-up has ended by the training loss, at a learning rate found by it."""
 
+GAIN = "gain"
+"""Name of the event at the end of a run with the work of its steps by their gain, in steps of the reference batch."""
+
 TABLES_RESET = "tables_reset"
 """Name of the event that an epoch begins with newly drawn tables."""
 

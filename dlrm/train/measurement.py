@@ -95,5 +95,7 @@ class ComingMeasurement:
         measurement = coming.read()
         if measurement.noise is not None:
             progress.noise.add(measurement.noise, num_samples)
+            if progress.gain is not None:
+                progress.gain.add(measurement.noise, num_samples)
         if measurement.clipped is not None:
             progress.at_gamma, progress.at_one = measurement.clipped.at_gamma, measurement.clipped.at_one

@@ -29,7 +29,7 @@ from dlrm.train.final_metrics import count_model_size, make_final_metrics
 from dlrm.train.finishing import EXPORT, Finishing, list_parts
 from dlrm.train.kept_scores import choose_scores
 from dlrm.train.quality import compare_with_yardsticks
-from dlrm.train.run_events import report_advice, report_step_parts
+from dlrm.train.run_events import report_advice, report_gain, report_step_parts
 from dlrm.train.setup import open_trainer
 from dlrm.train.sharpness import measure_chosen_model
 
@@ -55,6 +55,7 @@ def run(context: RunContext) -> Outcome:
         message = _report_early_end(reporter, progress) if reason is EndReason.NO_IMPROVEMENT else ""
         if reason is not EndReason.STOP_REQUESTED:
             report_advice(reporter, resolved, progress, trainer.stages.count_samples())
+            report_gain(reporter, progress)
         checkpoint = trainer.save()
     # This frees shards, optimizer state and buffers: the programs that compare and blend need their memory.
     del trainer

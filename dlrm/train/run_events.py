@@ -27,6 +27,7 @@ from dlrm.record import (
     BATCH_GROWN,
     DATA_LOADED,
     DECIDED,
+    GAIN,
     LARGE_BATCH,
     LEARNS_NOTHING,
     MIN_STEPS_OF_RUN,
@@ -48,6 +49,8 @@ MAX_TIMES_NOISE = 4.0
 """Largest batch, as a multiple of the upper bound of the noise scale, without a warning. Chosen, not fitted: on the one
 log where it was measured, samples to an AUC doubled at a batch of 5 to 13 times the noise scale, by the AUC
 (benchmarks/experiments.md)."""
+FULL_GAIN = 0.99
+"""Share of the steps of the reference batch from which a run counts as having made all of them."""
 MIN_GUESSES_IN_A_ROW = 2
 """Evaluations in a row with the AUC of a guess from which a run warns."""
 MIN_LEARNING_FRACTION = 0.2
@@ -184,6 +187,25 @@ def report_warmup(reporter: Reporter, progress: RunProgress, found: WarmupState)
         f"{found.rate:.3g}, from which it decays",
         step=progress.step,
         learning_rate=found.rate,
+    )
+
+
+def report_gain(reporter: Reporter, progress: RunProgress) -> None:
+    """Report at the end of a run how many steps of the reference batch its steps counted as, if rates followed it."""
+    gain = progress.gain
+    if gain is None:
+        return
+    share = gain.num_steps * gain.base_batch / progress.num_samples
+    short = (
+        f". The schedule ended with the samples, short of those: all take about {1 / share:.3g} times the run.epochs"
+    )
+    reporter.event(
+        GAIN,
+        f"{progress.step:,} steps count by their gain as {_format_number(gain.num_steps)} steps of {gain.base_batch:,} "
+        f"samples, {share:.0%} of those that the same samples make{short if share < FULL_GAIN else ''}",
+        step=progress.step,
+        num_reference_steps=gain.num_steps,
+        base_batch=gain.base_batch,
     )
 
 

@@ -20,6 +20,7 @@ from dlrm.data.split import sample_train_rows
 from dlrm.model import set_output_bias
 from dlrm.optimizers import LearningRates
 from dlrm.optimizers.auto_warmup import AutoWarmup, WarmupState
+from dlrm.optimizers.gain import GainState
 from dlrm.record import GRAPHS_NOT_USED
 from dlrm.train.build import Parts, PlannedTables, TrainRows, build_parts, plan_tables
 from dlrm.train.context import RunContext
@@ -76,7 +77,9 @@ def _make_trainer(
     context: RunContext, dataset: Dataset, parts: Parts, saver: Saver, progress: RunProgress, stages: StageSequence
 ) -> Trainer:
     resolved, ranks = context.resolved, context.ranks
-    run = resolved.job.run
+    run, schedule = resolved.job.run, resolved.job.dense_optimizer.schedule
+    if schedule.follows_gain:
+        progress.gain = progress.gain or GainState(base_batch=schedule.base_batch)
     keep = partial(keep_scores, context.directory.scores, context.reporter) if run.keep_scores else None
 
     def make_evaluator(rows: RowSource, what: str) -> Evaluator:
@@ -105,6 +108,8 @@ def _make_trainer(
             stages.stages[0],
             _make_warmup(context, progress, stages.num_run_rows),
             stages.stages if resolved.job.batch.rewarmup else (),
+            gain=progress.gain,
+            list_stages=lambda: stages.stages,
         ),
         reporter=context.reporter,
         stop=context.stop,

@@ -154,8 +154,11 @@ class Trainer:
         progress.num_samples += num_rows
         progress.training_seconds += seconds
         stage = self.stages.last
+        if progress.gain is not None:
+            progress.gain.advance(num_rows, stage.full_rows)
         self.measurement.replace(result.measurement, stage.moments_every * stage.full_rows, progress)
-        if result.is_stop_requested or result.is_save_due or self._is_evaluation_due:
+        # A gain must not depend on when the run was saved: every measurement counts from the next step on.
+        if result.is_stop_requested or result.is_save_due or self._is_evaluation_due or progress.gain is not None:
             self.measurement.take_in(progress)
         self._report_step(result, rates, num_rows / seconds)
         self._count_dropped(result)
@@ -179,6 +182,7 @@ class Trainer:
                 loss=None if result.is_dropped else result.loss,
                 dense_learning_rate=rates.dense,
                 table_learning_rate=rates.table,
+                gain=rates.gain,
                 samples_per_second=samples_per_second,
                 dropped=result.is_dropped,
                 noise_scale=progress.noise.noise_scale,

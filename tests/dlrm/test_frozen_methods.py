@@ -16,6 +16,15 @@ KNOWN_BY = {
     ],
     "kfac": ["dlrm/config/preconditioner.py", "dlrm/preconditioners/__init__.py", "dlrm/preconditioners/kfac.py"],
     "adafactor": ["dlrm/config/optimizers.py", "dlrm/optimizers/adafactor.py", "dlrm/optimizers/dense.py"],
+    "adascale": [
+        "dlrm/config/cooldown.py",
+        "dlrm/config/curves.py",
+        "dlrm/config/job.py",
+        "dlrm/config/optimizers.py",
+        "dlrm/config/schedule.py",
+        "dlrm/optimizers/gain.py",
+        "dlrm/record/reports.py",
+    ],
     "cowclip": ["dlrm/config/optimizers.py", "sharding/embedding/count_rule.py"],
     "count_exponent": ["dlrm/config/optimizers.py", "sharding/embedding/count_rule.py"],
     "reset_tables|table_?reset|tables_drawn_at": [

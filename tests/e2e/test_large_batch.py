@@ -64,6 +64,11 @@ JOBS: dict[str, dict[str, Any]] = {
         "preconditioner": {},
         "dense_optimizer": {"name": "momentum", "learning_rate": 0.03},
     },
+    "adascale, momentum": {
+        "data": SYNTHETIC,
+        "model": DLRM,
+        "dense_optimizer": {"name": "momentum", "learning_rate": 0.03, "schedule": schedule("cosine", "adascale")},
+    },
     "autowu, adam": {
         "data": SYNTHETIC,
         "model": DLRM,

@@ -66,7 +66,7 @@ def draw_documents(draw: st.DrawFn) -> dict[str, Any]:
     if draw(st.booleans()):
         document = set_value(document, ("dense_optimizer", "name"), draw(names))
     for section in draw(st.sets(st.sampled_from(["dense_optimizer", "table_optimizer"]))):
-        scaling = draw(st.sampled_from(["sqrt", "linear", "legw", "noise"]))
+        scaling = draw(st.sampled_from(["sqrt", "linear", "legw", "noise", "adascale"]))
         document = set_value(document, (section, "schedule", "scaling"), scaling)
         if scaling == "noise":
             document = set_value(document, (section, "schedule", "noise_scale"), draw(st.floats(1e-6, 1e15)))

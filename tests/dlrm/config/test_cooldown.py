@@ -111,6 +111,7 @@ CONSTANT = {"decay": "constant"}
             "batch.growth",
         ),
         ({}, {"dense_optimizer": {"name": "schedule_free"}}, 5_000, "dense_optimizer.name"),
+        (CONSTANT | {"scaling": "adascale"}, {"moments": {}}, 5_000, "dense_optimizer.schedule.scaling"),
     ],
 )
 def test_a_run_without_a_peak_to_fall_from_is_refused_by_its_field(
