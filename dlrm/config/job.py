@@ -272,7 +272,8 @@ class JobSpec(Config):
                 (self.dense_optimizer.schedule.follows_gain, "dense_optimizer.schedule.scaling adascale needs moments"),
             ):
                 if is_used:
-                    raise invalid("moments", f"is null, but {need}", "leave it out for the defaults")
+                    valid = "leave it out for the defaults" if self.augmentation is None else '{"estimator": "groups"}'
+                    raise invalid("moments", f"is null, but {need}", valid)
             return self
         if moments.estimator != "groups":
             return self

@@ -366,7 +366,7 @@ def _fill_schedule_fields(document: Any, defaults: Mapping[str, Any]) -> Any:
 def _fill_last_rate(document: Any) -> Any:
     """Return a dense optimizer's document with the largest rate of AutoWU filled in, unless its own default holds.
 
-    An update of about the length of the rate destroys a model at 1 before the loss can tell.
+    An update of about the length of the rate destroys a model at 1, before the loss shows it.
     """
     match document:
         case {"schedule": {"autowu": {**autowu}} as schedule, **rest} if rest.get("name", "adam") not in SGD_LIKE:

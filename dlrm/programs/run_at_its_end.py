@@ -13,7 +13,7 @@ from hostinfo.stop_signals import end_on_stop_signals
 
 @dataclass(frozen=True)
 class RunAtItsEnd:
-    """A run that has trained, and whose ranks are idle."""
+    """A run that has trained: its ranks are idle."""
 
     directory: RunDirectory
     job: JobConfig
