@@ -26,7 +26,8 @@ MTU = 65_000
 MAX_AT_ONCE = 32
 """Packets read from one device before the others get their turn."""
 _TUNSETIFF, _IFF_TUN, _IFF_NO_PI = 0x400454CA, 0x0001, 0x1000
-_DEVICE = "tun0"
+DEVICE = "tun0"
+"""Network device of every machine."""
 
 
 @dataclass(frozen=True)
@@ -128,11 +129,11 @@ def _read_packets(device: int) -> Iterator[bytes]:
 def _open_device(machine: ShapedMachine) -> int:
     """Make the TUN device of a machine, and return it as a file of this process."""
     with Path("/proc/self/ns/net").open() as own:
-        _enter(machine)
+        enter(machine)
         device = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
-        fcntl.ioctl(device, _TUNSETIFF, struct.pack("16sH", _DEVICE.encode(), _IFF_TUN | _IFF_NO_PI))
-        _run(f"ip address add {machine.address}/24 dev {_DEVICE}")
-        _run(f"ip link set {_DEVICE} mtu {MTU} txqueuelen 10000 up")
+        fcntl.ioctl(device, _TUNSETIFF, struct.pack("16sH", DEVICE.encode(), _IFF_TUN | _IFF_NO_PI))
+        _run(f"ip address add {machine.address}/24 dev {DEVICE}")
+        _run(f"ip link set {DEVICE} mtu {MTU} txqueuelen 10000 up")
         _run("ip link set lo up")
         # Buffers of a connection as large as bandwidth times round trip.
         for name in ("tcp_rmem", "tcp_wmem"):
@@ -141,7 +142,7 @@ def _open_device(machine: ShapedMachine) -> int:
     return device
 
 
-def _enter(machine: ShapedMachine) -> None:
+def enter(machine: ShapedMachine) -> None:
     """Move this process to the network of a machine."""
     with Path(f"/run/netns/{machine.namespace}").open() as namespace:
         _set_namespace(namespace.fileno())

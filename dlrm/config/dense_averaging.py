@@ -36,7 +36,8 @@ class DenseAveragingConfig(Config):
     experiments."""
     graph: Literal["ring", "exponential"] | None = None
     """Ranks that are neighbours, in dmsgd and decentlam. ring: the one before and the one behind; exponential: those
-    1, 2, 4, ... before and behind. A mean counts a rank and each of its neighbours alike. Default exponential."""
+    1, 2, 4, ... before and behind, up to half of the ranks, and so all of five or fewer. A mean counts a rank and each
+    of its neighbours alike. Default exponential."""
 
     @property
     def interval(self) -> int:

@@ -211,6 +211,9 @@ class JobSpec(Config):
         if averaging.is_decentralised and optimizer not in ("sgd", "momentum"):
             message = f"{averaging.method} is a momentum SGD, and {optimizer} takes other steps"
             raise invalid("dense_optimizer.name", message, '"momentum" or "sgd", or dense_averaging.method "local_sgd"')
+        if averaging.method == "decentlam" and self.dense_optimizer.max_gradient_norm is not None:
+            message = "would limit the mean over neighbours too, which decentlam puts into the gradient"
+            raise invalid("dense_optimizer.max_gradient_norm", message, 'null, or dense_averaging.method "dmsgd"')
         if self.dense_optimizer.is_averaging or self.dense_optimizer.is_preconditioning:
             message = f"{optimizer} keeps averages of weights or eigenvectors, which would differ by rank"
             raise invalid("dense_optimizer.name", message, "another optimizer, or dense_averaging null")

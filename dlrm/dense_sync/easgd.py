@@ -6,7 +6,8 @@ from torch import Tensor
 from dlrm.dense_sync.averaging import DenseAveraging
 
 MOVING_RATE = 0.9
-"""Part of the way from the centre to the mean of all ranks that the centre moves in an exchange (beta in the paper)."""
+"""Part of the way from the centre to the mean of all ranks that the centre moves in an exchange: beta in the paper,
+whose value mpiT has for every number of ranks and of steps between exchanges."""
 
 
 class ElasticAveraging(DenseAveraging):
@@ -15,8 +16,11 @@ class ElasticAveraging(DenseAveraging):
 
     x_i = x_i + u_i - alpha (x_i - c),   c = c + alpha (sum over ranks of x_i - c),   alpha = lr rho
 
-    with x_i and c on the right as they were before step t. The paper's u_i is -lr g_i, or a step of momentum. alpha is
-    at most 1 / W, so that the centre never moves beyond the mean (the paper's beta = W alpha is at most 1).
+    with x_i and c on the right as they were before step t, as in the authors' program mpiT. The paper's u_i is -lr g_i,
+    or a step of Nesterov's momentum (EAMSGD); torch's `nesterov` keeps the weights that have looked ahead, and the
+    force acts on those. alpha is at most 1 / W, so that the centre never moves beyond the mean (the paper's beta =
+    W alpha is at most 1). All ranks exchange at the same steps. The asynchronous EASGD is not offered: ranks wait for
+    each other at every step anyway, for rows of the tables.
     """
 
     _centre: Tensor | None = None

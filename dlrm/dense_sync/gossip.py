@@ -12,8 +12,9 @@ class DmSgd(DenseAveraging):
 
     m_i = beta m_i + g_i,   x_i = sum over j of w_ij (x_j - lr m_j)
 
-    w is the paper's for graphs whose ranks have d neighbours each: 1 / (d + 1) for a rank itself and for each of them
-    (Metropolis-Hastings weights).
+    Each rank's momentum stays its own, as in `DistributedAdaptThenCombineOptimizer` of BlueFog, the library of the
+    paper's authors. w is the matrix of its `RingGraph` and its `SymmetricExponentialGraph` (base 2): 1 / (d + 1) for a
+    rank itself and for each of its d neighbours.
     """
 
     @torch.no_grad()
@@ -45,26 +46,34 @@ class DecentLam(DmSgd):
 
     g~_i = (x_i - sum over j of w_ij (x_j - lr g_j)) / lr,   m_i = beta m_i + g~_i,   x_i = x_i - lr m_i
 
-    Weight decay is added to g~_i, not to the g_j that neighbours get; weights with a rate of 0 keep their own gradient.
+    g_j includes weight decay, as in the implementation of Takezawa et al. 2023 (`MomentumTracking`). Weights with a
+    rate of 0 keep their own gradient.
     """
 
     @torch.no_grad()
     def update(self, index: int, learning_rate: float) -> None:
         del index, learning_rate
-        rates = {parameter: group["lr"] for group in self._optimizer.param_groups for parameter in group["params"]}
+        settings = {
+            parameter: (group["lr"], group["weight_decay"])
+            for group in self._optimizer.param_groups
+            for parameter in group["params"]
+        }
         mixed = self._copy_weights()
         views = self._gradients.unflatten(mixed)
         gradients = self._gradients.unflatten(self._gradients.gradient)
         for parameter, view, gradient in zip(self._parameters, views, gradients, strict=True):
-            view.sub_(gradient, alpha=rates[parameter])
+            rate, decay = settings[parameter]
+            view.sub_(gradient.add(parameter, alpha=decay), alpha=rate)
         self._mix(mixed)
         for parameter, view, gradient in zip(self._parameters, views, gradients, strict=True):
-            if rates[parameter] > 0:
-                torch.sub(parameter, view, out=gradient).div_(rates[parameter])
+            rate, decay = settings[parameter]
+            if rate > 0:
+                # The optimizer adds the decay again.
+                torch.sub(parameter, view, out=gradient).div_(rate).sub_(parameter, alpha=decay)
         self._optimizer.step()
 
 
 def list_neighbours(graph: str, rank: int, num_ranks: int) -> list[int]:
     """List the ranks that exchange weights with `rank`, ascending. graph: "ring" or "exponential"."""
-    hops = [1] if graph == "ring" else [2**power for power in range((num_ranks - 1).bit_length())]
+    hops = [1] if graph == "ring" else [2**power for power in range((num_ranks // 2).bit_length())]
     return sorted({(rank + step) % num_ranks for hop in hops for step in (hop, -hop)} - {rank})

@@ -10,7 +10,9 @@ class LocalSgd(DenseAveraging):
 
     x_i = x_i + u_i,   then, if t + 1 is a multiple of `every`,   x_i = mean over ranks of x
 
-    The paper's u_i is -lr g_i; any optimizer makes it here. Its state stays each rank's own.
+    The paper's u_i is -lr g_i; any optimizer makes it here. Its state stays each rank's own, as with
+    torch's `PeriodicModelAverager`. Post-local SGD (Lin et al. 2020, arXiv 1808.07217), which sums gradients in the
+    first part of a run, is not offered.
     """
 
     @torch.no_grad()

@@ -39,6 +39,7 @@ FORCED = replace(SGD, dense_averaging=DenseAveragingConfig(method="easgd", every
 RING = replace(MOMENTUM, dense_averaging=DenseAveragingConfig(method="dmsgd", graph="ring"))
 EXPONENTIAL = replace(MOMENTUM, dense_averaging=DenseAveragingConfig(method="dmsgd"))
 UNBIASED = replace(MOMENTUM, dense_averaging=DenseAveragingConfig(method="decentlam", graph="ring"))
+DECAYED = replace(UNBIASED, dense_rate=0.1, dense_settings={"weight_decay": 1.0})
 OF_ALL_RANKS = [1, 2, pytest.param(4, marks=pytest.mark.slow)]
 
 
@@ -53,11 +54,16 @@ class AveragingReference(ReferenceModel):
         super().__init__(draw_initial_tables(setting), "sgd", setting.seed)
         assert setting.dense_averaging is not None
         self.config = setting.dense_averaging
+        decay = setting.dense_settings.get("weight_decay", 0.0)
         self.models = [
             make_dense_part(setting.model, setting.num_dense, len(self.tables), setting.seed).double()
             for _ in range(num_ranks)
         ]
         self.x = torch.stack([parameters_to_vector(model.parameters()).detach() for model in self.models])
+        # Vectors, which are biases, do not decay.
+        self.decays = parameters_to_vector(
+            [torch.full_like(one, decay if one.dim() > 1 else 0.0) for one in self.models[0].parameters()]
+        )
         self.m, self.centre = torch.zeros_like(self.x), self.x[0].clone()
         # The matrix for graphs of equal degree: a rank and its neighbours count alike.
         self.mixing = torch.eye(num_ranks, dtype=torch.float64)
@@ -82,7 +88,7 @@ class AveragingReference(ReferenceModel):
         tables = list(self.tables.values())
         gradients = torch.autograd.grad(loss_sum / len(batch.labels), [*parameters, *tables])
         flat = torch.cat([gradient.reshape(-1) for gradient in gradients[: len(parameters)]])
-        self.move(num_ranks * flat.view_as(self.x), t, dense_rate)
+        self.move(num_ranks * flat.view_as(self.x) + self.decays * self.x, t, dense_rate)
         with torch.no_grad():
             for table, gradient in zip(tables, gradients[len(parameters) :], strict=True):
                 table.sub_(table_rate * gradient)
@@ -131,8 +137,8 @@ def train_and_swap(
 @pytest.mark.parametrize("world_size", OF_ALL_RANKS[1:])
 @pytest.mark.parametrize(
     "setting",
-    [LOCAL, ELASTIC, FORCED, RING, EXPONENTIAL, UNBIASED],
-    ids=["local_sgd", "easgd", "easgd by rho", "dmsgd, ring", "dmsgd, exponential", "decentlam"],
+    [LOCAL, ELASTIC, FORCED, RING, EXPONENTIAL, UNBIASED, DECAYED],
+    ids=["local_sgd", "easgd", "easgd by rho", "dmsgd, ring", "dmsgd, exponential", "decentlam", "decentlam, decay"],
 )
 def test_fifty_steps_of_every_rank_follow_the_formula(rank_pools: RankPools, setting: TrainingSetting, world_size: int):
     batches, reference = draw(50, num_empty=50), AveragingReference(setting, world_size)
@@ -221,6 +227,7 @@ def test_neighbours_are_mutual_and_reach_every_rank():
             assert len(neighbours[0]) <= largest
             assert (1 % num_ranks) in neighbours[0]
     assert list_neighbours("exponential", 0, 16) == [1, 2, 4, 8, 12, 14, 15]
+    assert list_neighbours("exponential", 0, 7) == [1, 2, 5, 6]
 
 
 @pytest.mark.parametrize(
@@ -233,6 +240,13 @@ def test_neighbours_are_mutual_and_reach_every_rank():
         ({"dense_optimizer": {"name": "schedule_free"}}, "dense_optimizer.name"),
         ({"dense_optimizer": {"name": "soap"}}, "dense_optimizer.name"),
         ({"dense_averaging": {"method": "dmsgd"}}, "dense_optimizer.name"),
+        (
+            {
+                "dense_averaging": {"method": "decentlam"},
+                "dense_optimizer": {"name": "momentum", "max_gradient_norm": 1.0},
+            },
+            "dense_optimizer.max_gradient_norm",
+        ),
         ({"dense_averaging": {"method": "dmsgd", "every": 2}}, "dense_averaging.every"),
         ({"dense_averaging": {"method": "local_sgd", "rho": 2.0}}, "dense_averaging.rho"),
         ({"dense_averaging": {"method": "easgd", "graph": "ring"}}, "dense_averaging.graph"),
