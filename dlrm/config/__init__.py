@@ -53,6 +53,7 @@ from dlrm.config.optimizers import (
 )
 from dlrm.config.preconditioner import PreconditionerConfig
 from dlrm.config.presets import BATCH_FIELD, PRESETS, get_min_steps, list_scaling
+from dlrm.config.pruning import PruningConfig
 from dlrm.config.resources import COMPILE_FROM_SAMPLES, DnsLabel, DnsName, KubernetesConfig, ResourcesConfig
 from dlrm.config.schedule import ScheduleConfig
 from dlrm.config.schema import CRITEO_SCHEMA, CategoricalColumn, DenseColumn, SchemaConfig

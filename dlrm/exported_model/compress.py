@@ -18,7 +18,7 @@ from dlrm.exported_model.export import ExportError, write_whole
 from dlrm.exported_model.layout import CARD, CONFIG, ENCODERS, METRICS, WEIGHTS, Compression
 from dlrm.exported_model.model import SavedModel
 from dlrm.model import PlainModel
-from dlrm.model.quantized import encode_matrix, prune_matrices, quantize_table
+from dlrm.model.quantized import choose_kept, encode_matrix, quantize_table
 
 _TABLES = {
     "fp32": "Tables are in fp32, as they were trained.",
@@ -41,8 +41,9 @@ def compress_weights(module: PlainModel, compression: Compression) -> dict[str, 
         for name in module.tables.state_dict(prefix="tables."):
             stored[name] = quantize_table(stored[name], compression.tables)
     is_int8, is_pruned = compression.dense == "int8", compression.prune > 0
-    for name, matrix in prune_matrices(list_matrices(module), compression.prune).items():
-        stored |= encode_matrix(name, matrix, is_int8=is_int8, is_pruned=is_pruned)
+    matrices = list_matrices(module)
+    for name, is_kept in choose_kept(matrices, compression.prune).items():
+        stored |= encode_matrix(name, matrices[name] * is_kept, is_int8=is_int8, is_pruned=is_pruned)
     return stored
 
 
