@@ -5,6 +5,7 @@
 from dlrm.config.augmentation import AugmentationConfig
 from dlrm.config.autowu import AutoWarmupConfig
 from dlrm.config.batch import MAX_BATCH, BatchConfig, BatchGrowth, shorten_sizes
+from dlrm.config.continuation import make_cooldown_job, make_retraining
 from dlrm.config.cooldown import cool_down
 from dlrm.config.data import (
     ColumnVocabularyConfig,

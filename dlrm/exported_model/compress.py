@@ -1,7 +1,6 @@
 """Compression of a trained model: smaller tables and matrices, in a model directory of its own.
 
 Of models compressed to the same size, those that were trained larger are better (Li et al. 2020, arXiv 2002.11794).
-Nothing is trained again here.
 """
 
 import json
@@ -75,10 +74,11 @@ def write_compressed(
 
 
 def name_compressed(compression: Compression) -> str:
-    """Return a short name for a compressed model, such as "int8 tables, 30 % pruned"."""
+    """Return a short name for a compressed model, such as "int8 tables, 30 % pruned, retrained"."""
     dense = [] if compression.dense == "fp32" else [f"{compression.dense} dense part"]
     pruned = [f"{100 * compression.prune:g} % pruned"] if compression.prune else []
-    return ", ".join([f"{compression.tables} tables", *dense, *pruned])
+    retrained = ["retrained"] if compression.is_retrained else []
+    return ", ".join([f"{compression.tables} tables", *dense, *pruned, *retrained])
 
 
 def render_note(compression: Compression, rows: str, measured: Mapping[str, Mapping[str, float | None]]) -> str:
@@ -88,11 +88,12 @@ def render_note(compression: Compression, rows: str, measured: Mapping[str, Mapp
     """
     pruned = f"{100 * compression.prune:g} % of their elements, the smallest, were set to zero."
     done = [_TABLES[compression.tables], _DENSE[compression.dense], *([pruned] if compression.prune else [])]
+    trained = "The model was trained on with these at zero" if compression.is_retrained else "Nothing was trained"
     names = ("weight_bytes", "auc", "log_loss")
     cells = [[name, *(_format(result[key]) for key in names)] for name, result in measured.items()]
     return "\n\n".join(
         [
-            " ".join([*done, "Nothing was trained afterwards."]),
+            " ".join([*done, f"{trained} afterwards."]),
             f"Measured on {rows}:",
             format_table(("model", "bytes of weights", "AUC", "log-loss"), cells),
             "The rest of this card is about the model before it was compressed.",

@@ -56,10 +56,10 @@ def dequantize_table(table: torch.Tensor, kind: QuantizedKind) -> torch.Tensor:
 
 
 def choose_kept(matrices: Mapping[str, torch.Tensor], share: float) -> dict[str, torch.Tensor]:
-    """Return which elements pruning keeps: bool by name, False for those of the smallest magnitude (Han et al. 2015).
+    """Return which elements pruning keeps, bool by name: all but the smallest magnitudes (Han et al. 2015).
 
-    share: of the elements of all matrices together that are pruned, from 0 to 1, rounded to whole elements. Equal
-    ones go in their order.
+    share: pruned share of the elements of all matrices together, from 0 to 1, rounded to whole elements. Equal ones go
+    in their order.
     """
     flat = torch.cat([matrix.flatten() for matrix in matrices.values()])
     is_kept = torch.ones_like(flat, dtype=torch.bool)

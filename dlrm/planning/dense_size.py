@@ -80,8 +80,8 @@ def count_flops(size: DenseSize, num_samples: float) -> float:
 
 
 def count_parameter_bytes(job: JobSpec, size: DenseSize, *, is_in_memory: bool) -> int:
-    """Count the bytes of parameters, their average and masks, gradients, and what the optimizer, moments and variance reduction
-    keep.
+    """Count the bytes of parameters, their average and masks, gradients, and what optimizer, moments and variance
+    reduction keep.
 
     is_in_memory: whether ranks share one memory, where each adds up its part of the sums.
     """

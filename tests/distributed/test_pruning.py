@@ -60,7 +60,7 @@ class MaskedReference(ReferenceModel):
     def mask(self) -> None:
         matrices = [weight for weight in self.model.parameters() if weight.dim() == 2]
         for weight, mask in zip(matrices, self.masks, strict=True):
-            weight *= mask
+            weight.mul_(mask)
 
 
 @pytest.mark.parametrize("model", [SETTING.model, DCN], ids=["dlrm", "dcn_v2"])

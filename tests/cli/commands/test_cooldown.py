@@ -72,6 +72,7 @@ def test_a_cooldown_equals_a_straight_run_of_its_length_to_the_bit(tmp_path: Pat
     found, expected = read_tensors(cooled), read_tensors(straight)
     assert found.keys() == expected.keys()
     assert [name for name in found if not torch.equal(found[name], expected[name])] == []
+    assert f"resumes at step {step} of {-(-length // BATCH)}: " in ended.stderr
     assert json.loads(ended.stdout)["num_steps"] == -(-length // BATCH) > step
     assert cooled.model.is_dir()
 
