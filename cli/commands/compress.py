@@ -90,6 +90,10 @@ def compress(
 
         dlrm compress runs/demo --tables fp32 --prune 0.3 --retrain-fraction 0.05
 
+    That helps if pruning has cost much. If it has cost little, a second pass
+    over rows that the tables have learnt costs more: `pruning` in the job
+    document prunes in the first one.
+
     --export-dense writes the dense part alone, from dense features and pooled
     embeddings to logits, as a program of torch.export or as ONNX.
 

@@ -65,14 +65,15 @@ def test_a_model_that_was_retrained_after_pruning_is_better_than_one_that_was_on
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(package.__file__).parents[1]))
     monkeypatch.chdir(tmp_path)
-    synthetic = {"num_rows": 100_000, "num_ids": 10_000}
+    synthetic = {"num_rows": 100_000, "num_ids": 100}
     document = DOCUMENT | {
         "data": {"format": "synthetic", "synthetic": synthetic},
+        "dense_optimizer": {"learning_rate": 0.005},
         "resources": {"workers_per_node": 2},
     }
     (tmp_path / "job.json").write_text(json.dumps(document))
     assert run("train", "job.json", "--run-directory", "run").returncode == 0
-    ended = run("compress", "run", "--tables=int8", "--prune=0.8", "--retrain-fraction=0.1", "--out=small", "--json")
+    ended = run("compress", "run", "--tables=int8", "--prune=0.8", "--retrain-fraction=0.3", "--out=small", "--json")
     assert ended.returncode == 0, ended.stderr
     models = json.loads(ended.stdout)["models"]
     assert list(models) == ["original", "int8 tables, 80 % pruned", "int8 tables, 80 % pruned, retrained"]

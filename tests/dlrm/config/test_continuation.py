@@ -4,7 +4,16 @@ from typing import Any
 
 import pytest
 
-from dlrm.config import ConfigError, JobConfig, JobSpec, list_stages, make_cooldown_job, make_retraining, parse_job
+from dlrm.config import (
+    ConfigError,
+    JobConfig,
+    JobSpec,
+    list_stages,
+    make_cooldown_job,
+    make_retraining,
+    parse_job,
+    resolve,
+)
 from dlrm.optimizers import LearningRates
 
 DOCUMENT: dict[str, Any] = {
@@ -43,7 +52,7 @@ def test_a_retraining_has_its_share_of_the_steps_a_tenth_of_the_dense_rate_and_s
 
 def test_the_cooldown_of_a_job_falls_from_its_peak_rate_to_zero_on_a_line() -> None:
     job = make_cooldown_job(parse_job(DOCUMENT), "job_1", 0.1)
-    rates = list_rates(JobConfig.model_validate(job.model_dump(mode="json")))
+    rates = list_rates(resolve(job).job)
     assert len(rates) == 200
     assert [dense for dense, _, _ in rates] == pytest.approx([0.1 * (1 - step / 200) for step in range(200)], rel=0.01)
     assert {table for _, table, _ in rates} == {0.2}
