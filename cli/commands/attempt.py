@@ -68,17 +68,29 @@ def run_on_other_node(
 
 def run_and_show(started: NewAttempt, node: NodePlace | None, shown: Shown) -> NoReturn:
     """Run an attempt to its end, with a live display of its progress, show its result, and exit with its code."""
+    end = _run(started, node, shown)
+    _show_end(started, end, shown)
+    raise typer.Exit(EXIT_CODES.get(end.code, errors.EXIT_FAILED))
+
+
+def run_to_success(started: NewAttempt) -> None:
+    """Run an attempt to its end, with a live display of its progress; show the end and exit unless it has succeeded."""
+    end = _run(started, None, Shown())
+    if end.code != EXIT_DONE:
+        _show_end(started, end, Shown())
+        raise typer.Exit(EXIT_CODES.get(end.code, errors.EXIT_FAILED))
+
+
+def _run(started: NewAttempt, node: NodePlace | None, shown: Shown) -> FinishedAttempt:
     console_on(stderr=True).print(make_derived_table(started.resolved.derived))
     if started.number > 1:
         say(_describe_checkpoint(started))
     if shown.profile:
         started.attempt.profile.path.mkdir()
     with ProgressLine() as line:
-        end = run_attempt(
+        return run_attempt(
             started, line.print_line, lambda progress: line.show(progress.phase or "starting", progress), node
         )
-    _show_end(started, end, shown)
-    raise typer.Exit(EXIT_CODES.get(end.code, errors.EXIT_FAILED))
 
 
 def _show_end(started: NewAttempt, end: FinishedAttempt, shown: Shown) -> None:

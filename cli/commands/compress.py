@@ -8,9 +8,12 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.table import Table
 
+from cli.commands.attempt import run_to_success
 from cli.commands.options import Format, LineOfJson
 from cli.commands.scoring import require_scorer, run_scorer
+from cli.local.console import say
 from cli.local.errors import BadInputError
+from cli.local.retraining import create_retraining
 from cli.local.run_store import local_model
 from cli.render.tables import make_table, print_result
 from dlrm.record import NoModelError, TrainedModel
@@ -39,6 +42,15 @@ def compress(
     prune: Annotated[
         float, typer.Option(min=0.0, max=0.99, help="Share of the elements of these matrices to set to zero.")
     ] = 0.0,
+    retrain_fraction: Annotated[
+        float | None,
+        typer.Option(
+            min=0.001,
+            max=1.0,
+            help="Train on after --prune, for this share of the samples of RUN.",
+            show_default="no training",
+        ),
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -63,8 +75,8 @@ def compress(
 ) -> None:
     """Compress a trained model: tables in int8 or int4, dense matrices in int8, pruned.
 
-    Nothing is trained, and the original stays as it is. Size, AUC, log-loss and
-    scoring speed of one core (in CPU time) are printed for the original and for each format:
+    The original stays as it is. Size, AUC, log-loss and scoring speed of one
+    core (in CPU time) are printed for the original and for each format:
 
         dlrm compress runs/demo-20260101-120000 --tables int8 --tables int4
 
@@ -72,6 +84,15 @@ def compress(
     evaluate` and `dlrm.load_model` read as they read every model:
 
         dlrm compress runs/demo/model --tables int4 --dense int8 --prune 0.3 -o small
+
+    With --retrain-fraction the pruned model is also trained on, as a run in
+    ./runs with these elements held at zero, and compressed then:
+
+        dlrm compress runs/demo --tables fp32 --prune 0.3 --retrain-fraction 0.05
+
+    That helps if pruning has cost much. If it has cost little, a second pass
+    over rows that the tables have learnt costs more: `pruning` in the job
+    document prunes in the first one.
 
     --export-dense writes the dense part alone, from dense features and pooled
     embeddings to logits, as a program of torch.export or as ONNX.
@@ -84,10 +105,17 @@ def compress(
     for option, path in (("--output", output), ("--export-dense", export_dense)):
         if path is not None and path.exists():
             raise BadInputError(f"{option} {path}: already exists (valid: a new name)")
+    if retrain_fraction is not None and not prune:
+        raise BadInputError("--retrain-fraction: valid with --prune; nothing else is lost that training brings back")
     require_scorer()
     options = ["--dense", dense, "--prune", str(prune), *(f"--tables={name}" for name in formats)]
     given = {"--output": output, "--export-dense": export_dense, "--format": file_format, "--rows": rows}
     options += [f"{name}={value}" for name, value in given.items() if value is not None]
+    if retrain_fraction is not None:
+        started = create_retraining(Path(model), prune, retrain_fraction)
+        say(f"trains on with {100 * prune:g} % pruned: {started.directory.path}")
+        run_to_success(started)
+        options.append(f"--retrained={started.directory.model}")
     with local_model(model) as directory:
         try:
             source = TrainedModel.find(directory).path

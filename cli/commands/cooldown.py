@@ -1,4 +1,4 @@
-"""Command `dlrm cooldown`: cools a run of this machine down from any of its checkpoints."""
+"""Command `dlrm cooldown`: cools a run of this machine down from any of its checkpoints, or the model of a job."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,15 +6,24 @@ from typing import Annotated
 import typer
 
 from cli.commands.attempt import run_and_show
-from cli.commands.options import Shown, grouped
+from cli.commands.options import JOB_ID, Shown, grouped
+from cli.commands.service_access import connect
 from cli.local.console import say
 from cli.local.cooldown import create_cooldown
+from cli.local.errors import BadInputError, refuse_options
+from dlrm.config import ConfigError, JobSpec, make_cooldown_job, parse_document
+from dlrm.record import RunDirectory
 
 
 @grouped
 def cooldown(
     run: Annotated[
-        Path, typer.Argument(metavar="RUN", help="Directory of a run at a constant rate.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="RUN|JOB_ID",
+            help="Directory of a run at a constant rate, or the id of a job that has succeeded.",
+            show_default=False,
+        ),
     ],
     *,
     fraction: Annotated[
@@ -40,9 +49,29 @@ def cooldown(
 
     If it is stopped, `dlrm resume DIRECTORY` continues it.
 
+    The cooldown of a job is a new job, which starts from the model and the
+    optimizer state of the old one. The command prints its id:
+
+        dlrm cooldown job_01J…
+
     Exit code: 0 trained, 2 no such checkpoint, or a rate that has fallen
-    already, 75 stopped, 1 any other failure.
+    already, 75 stopped, 1 any other failure; of a job: 0 submitted, 2 refused.
     """
-    started = create_cooldown(run, fraction, checkpoint, out)
+    if JOB_ID.fullmatch(run) and not RunDirectory(Path(run)).spec.exists():
+        given = {"--checkpoint": checkpoint, "--out": out, "--profile": shown.profile or None}
+        refuse_options(given | {"--json": shown.as_json or None}, f"not valid with {run}: its cooldown is a new job")
+        _submit_cooldown(run, fraction)
+        return
+    started = create_cooldown(Path(run), fraction, checkpoint, out)
     say(f"cools down from step {started.checkpoint.step:,}: {started.directory.path}" if started.checkpoint else "")
     run_and_show(started, None, shown)
+
+
+def _submit_cooldown(job_id: str, fraction: float) -> None:
+    """Submit the cooldown of a job, and print its id. Raises CommandError and ServiceError."""
+    with connect() as client:
+        try:
+            job = make_cooldown_job(parse_document(JobSpec, client.job(job_id).spec), job_id, fraction)
+        except ConfigError as error:
+            raise BadInputError(*(f"{job_id}: {fault}" for fault in error.errors)) from None
+        typer.echo(client.submit(job.model_dump(mode="json")).id)

@@ -96,7 +96,16 @@ def create_run(
     resolved = resolve(spec, data_cache=_make_data_cache() if spec.data.is_raw else None)
     path = run_directory or make_run_path(spec.name)
     require_new_directory(path)
-    store = find_new_store(run_store, path)
+    return create_resolved_run(resolved, path, find_new_store(run_store, path), remedy)
+
+
+def create_resolved_run(
+    resolved: ResolvedJob, path: Path, store: RunStoreRecord | None = None, remedy: str = "make it writable"
+) -> NewAttempt:
+    """Create the run directory `path`, which does not exist, with its first attempt. Raises BadInputError.
+
+    store: bucket in which the run is kept; None if it is kept here alone. remedy: as for `create_run`.
+    """
     started = NewAttempt(RunDirectory(path.resolve()), 1, resolved, None)
     try:
         started.directory.path.mkdir(parents=True)

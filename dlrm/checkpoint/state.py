@@ -13,6 +13,7 @@ from dlrm.checkpoint.state_files import AVERAGE, load_state, read_state_names
 from dlrm.dense_sync import DenseAveraging
 from dlrm.gradient_stats.variance_reduction import VarianceReduction
 from dlrm.optimizers import AveragingOptimizer
+from dlrm.optimizers.pruning import Pruning
 from dlrm.optimizers.weight_average import WeightAverage
 from dlrm.preconditioners import Preconditioner
 from sharding.comm.process_groups import Ranks
@@ -39,6 +40,7 @@ class TrainingState:
     average: WeightAverage | None = None
     preconditioner: Preconditioner | None = None
     dense_averaging: DenseAveraging | None = None
+    pruning: Pruning | None = None
 
     def collect(self, progress: RunProgress) -> dict[str, Any]:
         """Return the state in the form that torch.distributed.checkpoint takes; tensors are not copied. Collective.
@@ -56,6 +58,8 @@ class TrainingState:
             state["variance_reduction"] = self.reduction.state_dict()
         if self.preconditioner is not None:
             state["preconditioner"] = self.preconditioner.state_dict()
+        if self.pruning is not None:
+            state["pruning"] = self.pruning.state_dict()
         if self.average is not None:
             state[AVERAGE] = self.average.state_dict()
         if self.dense_averaging is not None:

@@ -5,6 +5,7 @@
 from dlrm.config.augmentation import AugmentationConfig
 from dlrm.config.autowu import AutoWarmupConfig
 from dlrm.config.batch import MAX_BATCH, BatchConfig, BatchGrowth, shorten_sizes
+from dlrm.config.continuation import make_cooldown_job, make_retraining
 from dlrm.config.cooldown import cool_down
 from dlrm.config.data import (
     ColumnVocabularyConfig,
@@ -53,6 +54,7 @@ from dlrm.config.optimizers import (
 )
 from dlrm.config.preconditioner import PreconditionerConfig
 from dlrm.config.presets import BATCH_FIELD, PRESETS, get_min_steps, list_scaling
+from dlrm.config.pruning import PruningConfig
 from dlrm.config.resources import COMPILE_FROM_SAMPLES, DnsLabel, DnsName, KubernetesConfig, ResourcesConfig
 from dlrm.config.schedule import ScheduleConfig
 from dlrm.config.schema import CRITEO_SCHEMA, CategoricalColumn, DenseColumn, SchemaConfig

@@ -25,6 +25,7 @@ from dlrm.config.optimizers import (
 )
 from dlrm.config.preconditioner import PreconditionerConfig
 from dlrm.config.presets import PresetName, begin_record, fill_preset
+from dlrm.config.pruning import PruningConfig
 from dlrm.config.resources import NodeRange, ResourcesConfig
 from dlrm.config.run import RunConfig, RunSpec
 from dlrm.config.sharding import COLUMN_TYPES, WHOLE_ROW_TYPES, ShardingConfig
@@ -78,6 +79,8 @@ class JobSpec(Config):
     """Preconditioner of the dense gradient, after variance reduction and before the optimizer; null or false: none."""
     dense_optimizer: DenseOptimizerSpec = DenseOptimizerSpec()
     table_optimizer: TableOptimizerSpec = TableOptimizerSpec()
+    pruning: Annotated[PruningConfig | None, FALSE_IS_NULL] = None
+    """Pruning of the dense matrices while they are trained; null or false: none."""
     averaging: Annotated[AveragingConfig | None, FALSE_IS_NULL] = None
     """Average of the weights over the steps, which is evaluated and exported; null or false: the weights of a step
     are."""
@@ -189,6 +192,18 @@ class JobSpec(Config):
         return self
 
     @model_validator(mode="after")
+    def _check_pruning(self) -> Self:
+        if self.pruning is None:
+            return self
+        if self.pruning.until_fraction == 0.0 and self.run.warm_start is None:
+            message = "prunes weights at the start, and without run.warm_start these are random"
+            raise invalid("pruning.until_fraction", message, "above 0, or a run.warm_start")
+        if self.pruning.until_fraction > 0.0 and self.run.keep_model == "best":
+            message = "may be from an evaluation before all of pruning.share is pruned"
+            raise invalid("run.keep_model", message, '"last", or pruning.until_fraction 0')
+        return self
+
+    @model_validator(mode="after")
     def _check_dense_averaging(self) -> Self:
         averaging, optimizer = self.dense_averaging, self.dense_optimizer.name
         if averaging is None:
@@ -205,9 +220,10 @@ class JobSpec(Config):
             if value is not None:
                 message = "needs the gradient summed over ranks, and with dense_averaging each rank keeps its own"
                 raise invalid(field, message, "null, or dense_averaging null")
-        if self.averaging is not None:
-            message = "is of weights that all ranks share, and with dense_averaging each rank has its own"
-            raise invalid("averaging", message, "null, or dense_averaging null")
+        for field, value in (("averaging", self.averaging), ("pruning", self.pruning)):
+            if value is not None:
+                message = "is of weights that all ranks share, and with dense_averaging each rank has its own"
+                raise invalid(field, message, "null, or dense_averaging null")
         if averaging.is_decentralised and optimizer not in ("sgd", "momentum"):
             message = f"{averaging.method} is a momentum SGD, and {optimizer} takes other steps"
             raise invalid("dense_optimizer.name", message, '"momentum" or "sgd", or dense_averaging.method "local_sgd"')

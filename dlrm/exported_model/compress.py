@@ -1,7 +1,6 @@
 """Compression of a trained model: smaller tables and matrices, in a model directory of its own.
 
 Of models compressed to the same size, those that were trained larger are better (Li et al. 2020, arXiv 2002.11794).
-Nothing is trained again here.
 """
 
 import json
@@ -18,7 +17,7 @@ from dlrm.exported_model.export import ExportError, write_whole
 from dlrm.exported_model.layout import CARD, CONFIG, ENCODERS, METRICS, WEIGHTS, Compression
 from dlrm.exported_model.model import SavedModel
 from dlrm.model import PlainModel
-from dlrm.model.quantized import encode_matrix, prune_matrices, quantize_table
+from dlrm.model.quantized import choose_kept, encode_matrix, quantize_table
 
 _TABLES = {
     "fp32": "Tables are in fp32, as they were trained.",
@@ -41,8 +40,9 @@ def compress_weights(module: PlainModel, compression: Compression) -> dict[str, 
         for name in module.tables.state_dict(prefix="tables."):
             stored[name] = quantize_table(stored[name], compression.tables)
     is_int8, is_pruned = compression.dense == "int8", compression.prune > 0
-    for name, matrix in prune_matrices(list_matrices(module), compression.prune).items():
-        stored |= encode_matrix(name, matrix, is_int8=is_int8, is_pruned=is_pruned)
+    matrices = list_matrices(module)
+    for name, is_kept in choose_kept(matrices, compression.prune).items():
+        stored |= encode_matrix(name, matrices[name] * is_kept, is_int8=is_int8, is_pruned=is_pruned)
     return stored
 
 
@@ -74,10 +74,11 @@ def write_compressed(
 
 
 def name_compressed(compression: Compression) -> str:
-    """Return a short name for a compressed model, such as "int8 tables, 30 % pruned"."""
+    """Return a short name for a compressed model, such as "int8 tables, 30 % pruned, retrained"."""
     dense = [] if compression.dense == "fp32" else [f"{compression.dense} dense part"]
     pruned = [f"{100 * compression.prune:g} % pruned"] if compression.prune else []
-    return ", ".join([f"{compression.tables} tables", *dense, *pruned])
+    retrained = ["retrained"] if compression.is_retrained else []
+    return ", ".join([f"{compression.tables} tables", *dense, *pruned, *retrained])
 
 
 def render_note(compression: Compression, rows: str, measured: Mapping[str, Mapping[str, float | None]]) -> str:
@@ -87,11 +88,12 @@ def render_note(compression: Compression, rows: str, measured: Mapping[str, Mapp
     """
     pruned = f"{100 * compression.prune:g} % of their elements, the smallest, were set to zero."
     done = [_TABLES[compression.tables], _DENSE[compression.dense], *([pruned] if compression.prune else [])]
+    trained = "The model was trained on with these at zero" if compression.is_retrained else "Nothing was trained"
     names = ("weight_bytes", "auc", "log_loss")
     cells = [[name, *(_format(result[key]) for key in names)] for name, result in measured.items()]
     return "\n\n".join(
         [
-            " ".join([*done, "Nothing was trained afterwards."]),
+            " ".join([*done, f"{trained} afterwards."]),
             f"Measured on {rows}:",
             format_table(("model", "bytes of weights", "AUC", "log-loss"), cells),
             "The rest of this card is about the model before it was compressed.",

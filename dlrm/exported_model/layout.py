@@ -52,6 +52,8 @@ class Compression(Record):
     """Format of the matrices of the dense part, quantized output by output; biases stay in fp32."""
     prune: float = Field(ge=0, lt=1)
     """Share of the elements of these matrices that were set to zero, smallest magnitudes first."""
+    is_retrained: bool = False
+    """Whether the model was trained on after that, with these elements at zero."""
 
 
 class SavedConfig(Record):

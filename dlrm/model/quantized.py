@@ -55,14 +55,16 @@ def dequantize_table(table: torch.Tensor, kind: QuantizedKind) -> torch.Tensor:
     return getattr(torch.ops.quantized, f"embedding_bag_{_OPERATORS[kind]}_unpack")(table)
 
 
-def prune_matrices(matrices: Mapping[str, torch.Tensor], share: float) -> dict[str, torch.Tensor]:
-    """Set the elements of the smallest magnitude to zero, a share of all matrices together (Han et al. 2015).
+def choose_kept(matrices: Mapping[str, torch.Tensor], share: float) -> dict[str, torch.Tensor]:
+    """Return which elements pruning keeps, bool by name: all but the smallest magnitudes (Han et al. 2015).
 
-    matrices: by name, left as they are. share: from 0 to 1, rounded to whole elements. Equal ones go in their order.
+    share: pruned share of the elements of all matrices together, from 0 to 1, rounded to whole elements. Equal ones go
+    in their order.
     """
     flat = torch.cat([matrix.flatten() for matrix in matrices.values()])
-    flat[flat.abs().argsort(stable=True)[: round(share * len(flat))]] = 0
-    parts = flat.split([matrix.numel() for matrix in matrices.values()])
+    is_kept = torch.ones_like(flat, dtype=torch.bool)
+    is_kept[flat.abs().argsort(stable=True)[: round(share * len(flat))]] = False
+    parts = is_kept.split([matrix.numel() for matrix in matrices.values()])
     return {name: part.view_as(matrices[name]) for name, part in zip(matrices, parts, strict=True)}
 
 

@@ -62,6 +62,10 @@ class AveragingOptimizer(GroupwiseOptimizer):
         """
 
     @abstractmethod
+    def list_copies(self, parameter: torch.Tensor) -> list[torch.Tensor]:
+        """Return what a parameter is interpolated from, not copied; empty before its first step."""
+
+    @abstractmethod
     def restart(self) -> None:
         """Begin a new run at the average, which forgets the steps so far."""
 

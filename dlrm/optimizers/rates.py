@@ -19,7 +19,7 @@ from dlrm.optimizers.gain import GainState
 
 @dataclass(frozen=True)
 class StepRates:
-    """Learning rates of one step, both for the true (unscaled, mean) gradient, and the size of its batch."""
+    """Learning rates of one step, both for the true (unscaled, mean) gradient, the size of its batch, and pruning."""
 
     dense: float
     table: float
@@ -30,6 +30,8 @@ class StepRates:
     k (peak of the first batch / peak)^2. Rates that scale with the root of the batch do so by themselves."""
     gain: float | None = None
     """Number of steps of the reference batch that the step counts as; None if the rates do not follow it."""
+    pruned: float = 0.0
+    """Share of the elements of the dense matrices that are pruned before the step."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,7 @@ class LearningRates:
         first_peak, peak = (compute_peak_rate(dense, size) for size in (self.first.global_size, stage.global_size))
         growth = stage.full_rows / self.first.full_rows
         part = next((part for part in self.parts if num_samples < part.end_row), None)
+        pruning = self.job.pruning
         own = self if part is None else LearningRates(self.job, part.end_row - part.start_row, part)
         num_done = num_samples if part is None else num_samples - part.start_row
         return StepRates(
@@ -69,6 +72,7 @@ class LearningRates:
             growth=growth,
             average_weight=growth * (first_peak / peak) ** 2,
             gain=None if self.gain is None else self.gain.compute(stage.full_rows),
+            pruned=0.0 if pruning is None else pruning.compute_share(num_samples / self.num_run_rows),
         )
 
     def _compute_dense_rate(self, num_samples: int, stage: BatchStage) -> float:

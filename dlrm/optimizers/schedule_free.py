@@ -37,6 +37,9 @@ class ScheduleFree(AveragingOptimizer):
         yield
         self._swap()
 
+    def list_copies(self, parameter: Tensor) -> list[Tensor]:
+        return [self.state[parameter][name] for name in ("z", "x")] if parameter in self.state else []
+
     @torch.no_grad()
     def restart(self) -> None:
         # v stays as it is; z, y and x are the same, and no step has weight in x yet. Otherwise the steps of earlier

@@ -30,7 +30,8 @@ class WeightAverage:
     def __init__(self, model: nn.Module, tables: ShardedTables, ranks: Ranks, half_life_samples: float) -> None:
         """Begin without an average."""
         self._parameters = dict(model.named_parameters())
-        self._dense = {name: torch.zeros_like(parameter) for name, parameter in self._parameters.items()}
+        self.dense = {name: torch.zeros_like(parameter) for name, parameter in self._parameters.items()}
+        """Average of each dense parameter by its name; zeros before the first update."""
         self._tables = TableAverage(tables, ranks)
         self.half_life_samples = half_life_samples
         self._num_samples = torch.zeros((), dtype=torch.int64)
@@ -54,7 +55,7 @@ class WeightAverage:
         if num_before and num_samples - num_before < self.samples_per_update:
             return
         weight = self._fade(num_samples - num_before) / self._fade(num_samples)
-        torch._foreach_lerp_(list(self._dense.values()), list(self._parameters.values()), weight)
+        torch._foreach_lerp_(list(self.dense.values()), list(self._parameters.values()), weight)
         self._tables.move(weight)
         self._num_samples.fill_(num_samples)
 
@@ -75,11 +76,11 @@ class WeightAverage:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state for a checkpoint; tensors are not copied, and may be loaded in place."""
-        return {"tables": self._tables.state_dict(), "dense": self._dense, "num_samples": self._num_samples}
+        return {"tables": self._tables.state_dict(), "dense": self.dense, "num_samples": self._num_samples}
 
     def _swap(self) -> None:
         self._tables.swap()
-        swap_tensors(list(self._dense.values()), list(self._parameters.values()))
+        swap_tensors(list(self.dense.values()), list(self._parameters.values()))
 
     def _fade(self, num_samples: int) -> float:
         """Compute 1 - 2^(-num_samples / H), what weights lose in so many samples."""

@@ -80,8 +80,8 @@ def count_flops(size: DenseSize, num_samples: float) -> float:
 
 
 def count_parameter_bytes(job: JobSpec, size: DenseSize, *, is_in_memory: bool) -> int:
-    """Count the bytes of parameters, their average, gradients, and what the optimizer, moments and variance reduction
-    keep.
+    """Count the bytes of parameters, their average and masks, gradients, and what optimizer, moments and variance
+    reduction keep.
 
     is_in_memory: whether ranks share one memory, where each adds up its part of the sums.
     """
@@ -101,8 +101,9 @@ def count_parameter_bytes(job: JobSpec, size: DenseSize, *, is_in_memory: bool) 
         num_kept += job.dense_averaging.method == "easgd"
     # Each rank adds up an equal part of the sums, in a buffer of that size.
     own_part = -(-num_sums * size.num_parameters // num_ranks) if is_in_memory and num_ranks > 1 else 0
+    num_masked = 0 if job.pruning is None else sum(m * n for m, n in size.matrices)
     num_factors = _count_factor_numbers(job, size)
-    return FLOAT_BYTES * ((num_kept + num_sums) * size.num_parameters + own_part + num_factors)
+    return FLOAT_BYTES * ((num_kept + num_sums) * size.num_parameters + own_part + num_masked + num_factors)
 
 
 def count_activation_bytes(job: JobSpec, size: DenseSize, chunk_size: int) -> int:

@@ -1,9 +1,9 @@
 """Compresses a trained model: `python -m dlrm.programs.compress MODEL --tables int8 [...] [DATA ...]`.
 
 MODEL is the `model/` directory of a run. Prints one line of JSON: size, metrics and speed of the model as it is, and
-with its tables in each of the formats of --tables. They are measured on DATA, as `dlrm.programs.evaluate` reads it, or
-on the rows that the run held out. With --output the compressed model is written, and with --export-dense its dense
-part. A fault gives one line on stderr, and bad input exit code 64.
+with its tables in each of the formats of --tables; with --retrained also of the retrained model. They are measured on
+DATA, as `dlrm.programs.evaluate` reads it, or on the rows that the run held out. With --output the last of them is
+written, and with --export-dense its dense part. A fault gives one line on stderr, and bad input exit code 64.
 """
 
 import argparse
@@ -51,6 +51,7 @@ def main() -> int:
     parser.add_argument("--tables", choices=("fp32", "int8", "int4"), action="append", required=True)
     parser.add_argument("--dense", choices=("fp32", "int8"), required=True)
     parser.add_argument("--prune", type=float, required=True, help="share of the dense matrices to set to zero")
+    parser.add_argument("--retrained", type=Path, help="model that was trained on after pruning, to compress too")
     parser.add_argument("--output", type=Path, help="directory to write, with one --tables; must not exist")
     parser.add_argument("--export-dense", type=Path, help="file to write, .pt2 or .onnx")
     arguments = parser.parse_args()
@@ -66,18 +67,20 @@ def _compress(arguments: argparse.Namespace) -> dict[str, Any]:
     model = load_saved_model(arguments.model)
     if model.config.compression is not None:
         raise DataError("is compressed already", arguments.model, valid="the model that it was made from")
+    sources = [model] if arguments.retrained is None else [model, load_saved_model(arguments.retrained)]
     forms = [
-        Compression(tables=tables, dense=arguments.dense, prune=arguments.prune)
+        (source, Compression(tables=tables, dense=arguments.dense, prune=arguments.prune, is_retrained=number > 0))
+        for number, source in enumerate(sources)
         for tables in dict.fromkeys(arguments.tables)
     ]
-    stored = [compress_weights(model.module, form) for form in forms]
-    compressed = [_make_compressed(model, *made) for made in zip(forms, stored, strict=True)]
+    stored = [compress_weights(source.module, form) for source, form in forms]
+    compressed = [_make_compressed(*form, made) for form, made in zip(forms, stored, strict=True)]
     sample = _read_sample(model, arguments)
     result: dict[str, Any] = {}
     if arguments.export_dense is not None:
         # The dense part is the same, whatever the tables are.
-        result["dense_difference"] = _export_dense(compressed[0], sample, arguments.export_dense)
-    names = ["original", *map(name_compressed, forms)]
+        result["dense_difference"] = _export_dense(compressed[-1], sample, arguments.export_dense)
+    names = ["original", *(name_compressed(form) for _, form in forms)]
     weights = [model.module.state_dict(), *stored]
     measured: dict[str, dict[str, Any]] = {}
     for name, tensors, form in zip(names, weights, [model, *compressed], strict=True):
@@ -85,7 +88,7 @@ def _compress(arguments: argparse.Namespace) -> dict[str, Any]:
         num_bytes = sum(tensor.nbytes for tensor in tensors.values())
         measured[name] = {"weight_bytes": num_bytes, **metrics, "rows_per_second": _time_scoring(form, sample)}
     if arguments.output is not None:
-        _write(compressed[0], stored[0], measured, arguments)
+        _write(compressed[-1], stored[-1], measured, arguments)
     return {**result, "models": measured}
 
 
@@ -128,7 +131,7 @@ def _write(
 ) -> None:
     compression = model.config.compression
     assert compression is not None, "it was compressed"
-    _, compressed = measured.values()
+    compressed = measured[name_compressed(compression)]
     metrics = {name: compressed[name] for name in compressed if name not in ("weight_bytes", "rows_per_second")}
     rows = (
         f"{format_count(compressed['num_rows'], 'row')} that {'were given' if arguments.data else 'its run held out'}"

@@ -20,6 +20,7 @@ from dlrm.gradient_stats.layer_noise import LayerNoise
 from dlrm.gradient_stats.variance_reduction import VarianceReduction
 from dlrm.model import encode_table_name, make_dense_part
 from dlrm.optimizers import AveragingOptimizer, SampleMemory, make_dense_optimizer
+from dlrm.optimizers.pruning import Pruning
 from dlrm.optimizers.weight_average import WeightAverage
 from dlrm.planning.machine_resources import describe_machine
 from dlrm.planning.request import make_checked_plan
@@ -76,6 +77,7 @@ class Parts:
             self.average,
             self.preconditioner,
             self.dense_averaging,
+            self.step.pruning,
         )
 
 
@@ -158,6 +160,7 @@ def build_parts(
             tell_fallback=tell_fallback,
             is_unrecorded=lambda: preconditioner is not None and preconditioner.is_measuring,
         )
+    average = _make_average(job, model, tables, ranks, rows)
     step = TrainingStep(
         dense_pass=DensePass(run_chunk, estimator, resolved.chunk_size, preconditioner, job.run.label_smoothing),
         tables=tables,
@@ -172,10 +175,10 @@ def build_parts(
         moments_every=resolved.moments_every,
         mean_weight=rows.mean_weight,
         clock=eager.clock,
+        pruning=None if job.pruning is None else Pruning(model, optimizer, average),
         num_copies=job.num_copies,
         memory=SampleMemory(optimizer) if job.dense_optimizer.memory == "samples" else None,
     )
-    average = _make_average(job, model, tables, ranks, rows)
     return Parts(model, tables, optimizer, reduction, preconditioner, step, average)
 
 

@@ -161,7 +161,7 @@ def _restore(context: RunContext, state: TrainingState, identity: RunIdentity) -
     if checkpoint is None:
         return None
     progress = state.restore(checkpoint.path, checkpoint.manifest.world_size)
-    message = f"resumes at step {progress.step:,} of {progress.num_steps:,}: {checkpoint.path}"
+    message = f"resumes at step {progress.step:,} of {checkpoint.manifest.num_steps:,}: {checkpoint.path}"
     if state.dense_averaging is not None and checkpoint.manifest.world_size not in (1, state.ranks.world_size):
         message += f"; every rank begins at the mean of the {checkpoint.manifest.world_size} that wrote it"
     context.reporter.event("resumed", message, step=progress.step, checkpoint=str(checkpoint.path))

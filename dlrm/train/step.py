@@ -13,6 +13,7 @@ from dlrm.gradient_stats.estimator import Share
 from dlrm.gradient_stats.layer_noise import LayerNoise
 from dlrm.gradient_stats.variance_reduction import VarianceReduction
 from dlrm.optimizers import SampleMemory, StepRates, set_average_weight, set_batch_fraction, set_learning_rate
+from dlrm.optimizers.pruning import Pruning
 from dlrm.preconditioners import Preconditioner
 from dlrm.train.batch import DeviceBatch
 from dlrm.train.dense_pass import DensePass
@@ -64,6 +65,8 @@ class TrainingStep:
     mean_weight: float
     """Mean weight of the training rows."""
     clock: PartClock
+    pruning: Pruning | None = None
+    """Masks of pruned elements of the dense matrices; None if nothing is pruned."""
     num_copies: int = 1
     """Rows of the dense pass for each sample."""
     memory: SampleMemory | None = None
@@ -93,6 +96,8 @@ class TrainingStep:
         # the weights of its rows. All ranks know these numbers beforehand, so that nothing is exchanged. Divided by its
         # own few rows, a short batch would distort Adagrad's sums and Adam's mean squares for all later steps.
         divisor = self.full_rows * self.mean_weight
+        if self.pruning is not None:
+            self.pruning.prune(rates.pruned)
         self.gradients.zero()
         with self.clock.part("lookup"):
             handle = handle or self.start_input_dist(batch)

@@ -11,7 +11,6 @@ from dlrm.checkpoint.find import find_verified_checkpoint
 from dlrm.checkpoint.progress import RunProgress
 from dlrm.checkpoint.run_identity import RunIdentity
 from dlrm.checkpoint.saver import Saver, SaveSettings
-from dlrm.optimizers import StepRates
 from dlrm.record import AttemptDirectory, EventReport, RunDirectory, SpoolReader, parse_report
 from dlrm.reporting.reporter import Reporter
 from dlrm.train.batch import to_device
@@ -45,13 +44,12 @@ class ResumedRun:
     parts: Parts
     saver: Saver
     progress: RunProgress
-    rates: StepRates
+    setting: TrainingSetting
 
     def step(self, batch: GlobalBatch, ranks: Ranks) -> float:
         share = replace(batch.cut_share(ranks.rank, ranks.world_size), index=self.progress.step)
-        result = self.parts.step(
-            to_device(share, ranks.device), self.rates, StepVote(is_ready_to_save=self.saver.is_ready)
-        )
+        rates = self.setting.rates_at(self.progress.step)
+        result = self.parts.step(to_device(share, ranks.device), rates, StepVote(is_ready_to_save=self.saver.is_ready))
         self.progress.step += 1
         self.progress.num_samples += batch.num_valid
         if self.parts.average is not None:
@@ -76,7 +74,7 @@ def resume_run(
     found = find_verified_checkpoint(run.checkpoints, identity, ranks, reporter)
     progress = state.restore(found.path, found.manifest.world_size) if found else RunProgress(num_steps=100)
     saver = Saver(run, state, identity, ranks, reporter, settings, progress.step or None)
-    return ResumedRun(parts, saver, progress, StepRates(setting.dense_rate, setting.table_rate))
+    return ResumedRun(parts, saver, progress, setting)
 
 
 def train_up_to(
@@ -99,6 +97,8 @@ def train_up_to(
     result.dense_state = dict(list_local_tensors(run.parts.optimizer.state_dict()["state"]))
     if run.parts.reduction is not None:
         result.dense_state |= dict(list_local_tensors(run.parts.reduction.state_dict(), "reduction"))
+    if run.parts.step.pruning is not None:
+        result.dense_state |= dict(list_local_tensors(run.parts.step.pruning.state_dict(), "pruning"))
     if run.parts.average is not None:
         result.dense_state |= dict(list_local_tensors(run.parts.average.state_dict(), "average"))
     result.random_numbers = torch.rand(8)

@@ -179,7 +179,7 @@ def test_a_checkpoint_in_the_background_holds_the_step_that_it_was_taken_after(r
             trainer.step(batches[0], ranks)
             for batch in batches[1:]:
                 share = batch.cut_share(ranks.rank, ranks.world_size)
-                trainer.parts.step(to_device(share, ranks.device), trainer.rates)
+                trainer.parts.step(to_device(share, ranks.device), SETTING.rates_at(0))
 
     pool.run(run)
     assert list_checkpoint_names(tmp_path / "behind") == ["step-00000001"]

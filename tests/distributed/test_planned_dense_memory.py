@@ -8,6 +8,7 @@ from dlrm.config import (
     DenseAveragingConfig,
     MomentsConfig,
     PreconditionerConfig,
+    PruningConfig,
     VarianceReductionConfig,
 )
 from dlrm.optimizers import StepRates
@@ -43,7 +44,8 @@ def count_dense_bytes(ranks: Ranks, setting: TrainingSetting, batches: list[Glob
         kept.append(parts.preconditioner._sums)
     if parts.dense_averaging:
         kept += parts.dense_averaging.list_averages(parts.model.named_parameters()).values()
-    kept += parts.average.state_dict()["dense"].values() if parts.average else []
+    kept += parts.average.dense.values() if parts.average else []
+    kept += parts.step.pruning.state_dict()["masks"].values() if parts.step.pruning else []
     if isinstance(parts.step.gradients._all_reducer, SharedMemoryAllReduce):
         kept.append(parts.step.gradients._all_reducer._summed_parts[ranks.rank])
     # Scalars are counters, which plans leave out.
@@ -66,7 +68,7 @@ def test_a_plan_counts_the_bytes_of_the_dense_part_that_a_run_keeps(
     rank_pools: RankPools, moments: MomentsConfig | None, is_reduced: bool, optimizer: str, world_size: int
 ):
     reduction = VarianceReductionConfig() if is_reduced else None
-    # Averaged and preconditioned in one of the cases, and with a centre in another.
+    # Averaged, preconditioned and pruned in one of the cases, and with a centre in another.
     averaging = AveragingConfig() if is_reduced and optimizer == "nadamw" else None
     setting = TrainingSetting(
         256,
@@ -77,6 +79,7 @@ def test_a_plan_counts_the_bytes_of_the_dense_part_that_a_run_keeps(
         averaging=averaging,
         dense_averaging=DenseAveragingConfig(method="easgd") if moments is None and optimizer == "sgd" else None,
         preconditioner=PreconditionerConfig() if averaging else None,
+        pruning=PruningConfig() if averaging else None,
     )
     batches = draw_batches(2, 256, [rows for _, rows in setting.table_rows])
     kept: list[int] = rank_pools.of(world_size).run(count_dense_bytes, setting, batches)

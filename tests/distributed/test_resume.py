@@ -13,6 +13,7 @@ from dlrm.config import (
     DenseAveragingConfig,
     MomentsConfig,
     PreconditionerConfig,
+    PruningConfig,
     VarianceReductionConfig,
 )
 from dlrm.config.optimizers import CowClipConfig
@@ -58,6 +59,10 @@ SCHEDULE_FREE = replace(NADAMW, dense_optimizer="schedule_free")
 AVERAGED = replace(ADAGRAD, averaging=AveragingConfig(half_life_fraction=1.0))
 """The half-life is a batch, of which the data of these tests has one."""
 AUGMENTED = replace(ADAGRAD, augmentation=AugmentationConfig(copies=3))
+PRUNING = PruningConfig(share=0.5, from_fraction=0.02, until_fraction=0.08)
+"""Of 100 steps: elements are chosen before and after the stop."""
+PRUNED = replace(AVERAGED, pruning=PRUNING)
+PRUNED_SCHEDULE_FREE = replace(SCHEDULE_FREE, pruning=PRUNING)
 CLIPPED = replace(ADAGRAD, cowclip=CowClipConfig(r=0.001, zeta=1e-4), count_exponent=0.5)
 ACCUMULATED = replace(ADAGRAD, initial_accumulator=0.01)
 LOCAL = replace(ADAGRAD, dense_averaging=DenseAveragingConfig(every=3))
@@ -87,6 +92,8 @@ def draw_setting_batches(setting: TrainingSetting, number: int):
         SCHEDULE_FREE,
         AVERAGED,
         AUGMENTED,
+        PRUNED,
+        PRUNED_SCHEDULE_FREE,
         CLIPPED,
         ACCUMULATED,
         LOCAL,
@@ -106,6 +113,8 @@ def draw_setting_batches(setting: TrainingSetting, number: int):
         "schedule_free, smoothed",
         "averaged",
         "augmented",
+        "pruned, averaged",
+        "pruned, schedule_free",
         "clipped, by counts",
         "sums that begin above zero",
         "local_sgd",

@@ -14,6 +14,7 @@ from dlrm.config import (
     ModelConfig,
     MomentsConfig,
     PreconditionerConfig,
+    PruningConfig,
     ResolvedJob,
     VarianceReductionConfig,
     resolve,
@@ -58,6 +59,8 @@ class TrainingSetting:
     moments: MomentsConfig | None = None
     variance_reduction: VarianceReductionConfig | None = None
     preconditioner: PreconditionerConfig | None = None
+    pruning: PruningConfig | None = None
+    """Pruning in a run of 100 steps."""
     averaging: AveragingConfig | None = None
     dense_averaging: DenseAveragingConfig | None = None
     cowclip: CowClipConfig | None = None
@@ -86,13 +89,18 @@ class TrainingSetting:
             "moments": self.moments and self.moments.model_dump(),
             "variance_reduction": self.variance_reduction and self.variance_reduction.model_dump(),
             "preconditioner": self.preconditioner and self.preconditioner.model_dump(),
+            "pruning": self.pruning and self.pruning.model_dump(),
             "averaging": self.averaging and self.averaging.model_dump(),
             "dense_averaging": self.dense_averaging and self.dense_averaging.model_dump(),
             "precision": self.precision,
-            "run": {"seed": self.seed, "label_smoothing": self.label_smoothing},
+            "run": {"seed": self.seed, "label_smoothing": self.label_smoothing, "keep_model": "last"},
             "resources": {"workers_per_node": world_size, "cuda_graphs": self.cuda_graphs},
         }
         return resolve(JobConfig.model_validate(document))
+
+    def rates_at(self, step: int) -> StepRates:
+        pruned = 0.0 if self.pruning is None else self.pruning.compute_share(step / 100)
+        return StepRates(self.dense_rate, self.table_rate, pruned=pruned)
 
     @property
     def schema(self) -> DataSchema:
@@ -133,7 +141,7 @@ def train_parts(ranks: Ranks, setting: TrainingSetting, parts: Parts, batches: l
     results = [
         parts.step(
             to_device(replace(setting.cut_share(batch, ranks), index=index), ranks.device),
-            StepRates(dense=setting.dense_rate, table=setting.table_rate),
+            setting.rates_at(index),
         )
         for index, batch in enumerate(batches)
     ]

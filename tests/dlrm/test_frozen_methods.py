@@ -29,6 +29,7 @@ KNOWN_BY = {
     "count_exponent": ["dlrm/config/optimizers.py", "sharding/embedding/count_rule.py"],
     "reset_tables|table_?reset|tables_drawn_at": [
         "dlrm/checkpoint/progress.py",
+        "dlrm/config/continuation.py",
         "dlrm/config/job.py",
         "dlrm/config/run.py",
         "dlrm/train/setup.py",

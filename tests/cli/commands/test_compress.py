@@ -60,6 +60,39 @@ def test_a_trained_run_is_compressed_evaluated_and_keeps_its_quality(tmp_path: P
 
 
 @pytest.mark.slow
+def test_a_model_that_was_retrained_after_pruning_is_better_than_one_that_was_only_pruned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(package.__file__).parents[1]))
+    monkeypatch.chdir(tmp_path)
+    synthetic = {"num_rows": 100_000, "num_ids": 100}
+    document = DOCUMENT | {
+        "data": {"format": "synthetic", "synthetic": synthetic},
+        "dense_optimizer": {"learning_rate": 0.005},
+        "resources": {"workers_per_node": 2},
+    }
+    (tmp_path / "job.json").write_text(json.dumps(document))
+    assert run("train", "job.json", "--run-directory", "run").returncode == 0
+    ended = run("compress", "run", "--tables=int8", "--prune=0.8", "--retrain-fraction=0.3", "--out=small", "--json")
+    assert ended.returncode == 0, ended.stderr
+    models = json.loads(ended.stdout)["models"]
+    assert list(models) == ["original", "int8 tables, 80 % pruned", "int8 tables, 80 % pruned, retrained"]
+    original, pruned, retrained = models.values()
+    assert original["log_loss"] < retrained["log_loss"] < pruned["log_loss"]
+    assert pruned["auc"] < retrained["auc"] < original["auc"]
+    assert retrained["weight_bytes"] == pruned["weight_bytes"]
+    small, (again,) = package.load_model("small"), Path("runs").iterdir()
+    assert small.metrics["auc"] == retrained["auc"]
+    before, after = (package.load_model(path).module.state_dict() for path in (Path("run/model"), again / "model"))
+    tables = [name for name in before if name.startswith("tables.")]
+    assert all(torch.equal(before[name], after[name]) for name in tables)
+    matrices = [weight for name, weight in after.items() if name.startswith("dense.") and weight.dim() == 2]
+    num_zeros, num_weights = (sum(map(count, matrices)) for count in (lambda w: int((w == 0).sum()), torch.numel))
+    assert num_zeros == round(0.8 * num_weights)
+    assert "trained on with these at zero" in (Path("small") / "MODEL_CARD.md").read_text()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", [".pt2", ".onnx"])
 @pytest.mark.parametrize("architecture", ["dlrm", "dcn_v2"])
 def test_the_dense_part_is_exported_with_the_scores_of_plain_torch(
@@ -84,6 +117,9 @@ def test_the_dense_part_is_exported_with_the_scores_of_plain_torch(
         (["model", "--tables", "int2"], "'int2' is not one of 'fp32', 'int8', 'int4'"),
         (["model", "--dense", "int4"], "'int4' is not one of 'fp32', 'int8'"),
         (["model", "--prune", "1.5"], "'--prune': Input should be less than or equal to 0.99"),
+        (["model", "--retrain-fraction", "0.1"], "--retrain-fraction: valid with --prune"),
+        (["model", "--prune", "0.5", "--retrain-fraction", "2"], "'--retrain-fraction': Input should be less than"),
+        (["model", "--prune", "0.5", "--retrain-fraction", "0.1"], "model: not the directory of a run"),
         (["model", "--rows", "0"], "'--rows': Input should be greater than or equal to 1"),
         (["model", "--out", "model"], "--output model: already exists (valid: a new name)"),
         (["model", "--out", "a", "--tables", "int8", "--tables", "int4"], "--output: valid with one --tables"),

@@ -11,6 +11,10 @@ from dlrm.config import JobConfig, resolve
 from dlrm.record import DATA_LOADED, EventReport, RunDirectory, find_newest_checkpoint, list_checkpoints
 from tests.cli.conftest import Command, run
 from tests.e2e.launching import reports_of
+from tests.service.api import Api, make_document
+from tests.service.databases import on_sqlite
+from tests.service.jobs.test_warm_start import write_checkpoint, write_model
+from tests.service.raw import get_key
 from tests.sharding.read_checkpoint import read_whole
 
 BATCH = 1024
@@ -72,6 +76,7 @@ def test_a_cooldown_equals_a_straight_run_of_its_length_to_the_bit(tmp_path: Pat
     found, expected = read_tensors(cooled), read_tensors(straight)
     assert found.keys() == expected.keys()
     assert [name for name in found if not torch.equal(found[name], expected[name])] == []
+    assert f"resumes at step {step} of {-(-length // BATCH)}: " in ended.stderr
     assert json.loads(ended.stdout)["num_steps"] == -(-length // BATCH) > step
     assert cooled.model.is_dir()
 
@@ -89,3 +94,27 @@ def test_a_run_without_such_a_checkpoint_says_which_it_has_and_nothing_is_writte
     ended = dlrm("cooldown", str(tmp_path))
     assert (ended.code, "not the directory of a run" in ended.err) == (2, True)
     assert not (tmp_path / "cooled").exists()
+
+
+@on_sqlite
+def test_the_cooldown_of_a_job_is_a_new_job_that_starts_from_its_model(
+    dlrm: Command, live_api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DLRM_URL", live_api.url)
+    monkeypatch.setenv("DLRM_API_KEY", get_key(live_api.submitter.headers))
+    settings = {"dense_optimizer": {"schedule": {"decay": "constant"}}, "run": {"epochs": 2}}
+    done = live_api.submit(behaviour="succeed", **settings)
+    live_api.wait_for(done["id"], "SUCCEEDED")
+    write_model(Path(done["run_directory"]) / "model")
+    write_checkpoint(Path(done["run_directory"]), make_document(**settings))
+    ended = dlrm("cooldown", done["id"], "--fraction", "0.25")
+    assert ended.code == 0, ended.err
+    job = live_api.viewer.get(f"/v1/jobs/{ended.out.strip()}").json()
+    assert job["spec"]["run"]["warm_start"] == {"from": done["id"], "optimizer_state": True}
+    assert job["spec"]["run"]["epochs"] == 0.5
+    assert job["spec"]["dense_optimizer"]["schedule"]["decay"] == "polynomial"
+    # Its own rate has fallen.
+    refused = dlrm("cooldown", job["id"])
+    assert (refused.code, "dense_optimizer.schedule.decay: the rate has fallen" in refused.err) == (2, True)
+    refused = dlrm("cooldown", done["id"], "--out", "cooled")
+    assert (refused.code, f"--out: not valid with {done['id']}: its cooldown is a new job" in refused.err) == (2, True)

@@ -110,7 +110,12 @@ def test_a_compressed_model_is_refused_where_fp32_weights_are_needed(
     job = resolve(job_of(made.data, run={"warm_start": {"from": str(small), "optimizer_state": False}}))
     with pytest.raises(DataError, match=r"run\.warm_start\.from: is a compressed model \(valid: the model that"):
         find_source(job, RunDirectory(tmp_path / "run"))
-    assert TrainedModel.find(small).read_record().compression == {"tables": "int8", "dense": "fp32", "prune": 0.0}
+    assert TrainedModel.find(small).read_record().compression == {
+        "tables": "int8",
+        "dense": "fp32",
+        "prune": 0.0,
+        "is_retrained": False,
+    }
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ from torch import nn
 from dlrm.model.quantized import (
     QuantizedKind,
     QuantizedTable,
+    choose_kept,
     decode_matrix,
     dequantize_table,
     encode_matrix,
-    prune_matrices,
     quantize_table,
 )
 
@@ -63,6 +63,11 @@ def test_a_quantized_table_pools_bags_as_the_dequantized_one_does(kind: Quantize
     found = QuantizedTable(table, kind, pooling)(ids, starts)
     torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
     assert not found[[0, 4, 6]].any()
+
+
+def prune_matrices(matrices: dict[str, torch.Tensor], share: float) -> dict[str, torch.Tensor]:
+    kept = choose_kept(matrices, share)
+    return {name: matrix * kept[name] for name, matrix in matrices.items()}
 
 
 def test_pruning_takes_the_smallest_share_of_all_matrices_together() -> None:
