@@ -6,7 +6,7 @@ give the steps to a log-loss. What is learned depends neither on links nor on de
 step on the others. A straggler sleeps before a step. `fixed` is the last rank at every step, `roving` a random one at
 each.
 
-Needs root. Each finished trial is a line of RESULTS/results.jsonl; the same command makes the missing ones.
+Needs root. Each finished trial is a line of RESULTS/trials.jsonl; the same command makes the missing ones.
 `python -m benchmarks.slow_network [--results DIRECTORY]`.
 """
 
@@ -105,7 +105,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if os.geteuid() != 0:
         sys.exit("network namespaces need root")
-    results = Results(arguments.results / "results.jsonl")
+    results = Results(arguments.results / "trials.jsonl")
     settings = list(list_settings(arguments))
     for link in arguments.links:
         missing = [one for one in settings if one.megabits_per_second == link and results.find(one) is None]

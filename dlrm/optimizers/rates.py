@@ -28,8 +28,6 @@ class StepRates:
     average_weight: float = 1.0
     """Factor on lr^2 in an average that weights steps by it, so that all samples after the warm-up count alike:
     k (peak of the first batch / peak)^2. Rates that scale with the root of the batch do so by themselves."""
-    gain: float | None = None
-    """Number of steps of the reference batch that the step counts as; None if the rates do not follow it."""
     pruned: float = 0.0
     """Share of the elements of the dense matrices that are pruned before the step."""
 
@@ -71,7 +69,6 @@ class LearningRates:
             table=own._compute_rate(self.job.table_optimizer, num_done, stage),
             growth=growth,
             average_weight=growth * (first_peak / peak) ** 2,
-            gain=None if self.gain is None else self.gain.compute(stage.full_rows),
             pruned=0.0 if pruning is None else pruning.compute_share(num_samples / self.num_run_rows),
         )
 

@@ -18,7 +18,7 @@ from dlrm.exported_model.run_checkpoint import RunCheckpoint, open_run_checkpoin
 from dlrm.programs.evaluate import measure, tell
 from dlrm.programs.json_lines import fail
 from dlrm.record import BLEND_SHARE, EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED, RunDirectory, find_yardsticks
-from dlrm.train.final_metrics import make_final_metrics
+from dlrm.train.final_metrics import count_model_size, make_final_metrics
 from hostinfo.fast_exit import skip_last_collection
 
 
@@ -45,7 +45,8 @@ def _find_metrics(checkpoint: RunCheckpoint) -> dict[str, float | None]:
     """Return the metrics of the model of a checkpoint, by name; measured now where its run has not evaluated it, or not
     as the blend that is exported."""
     progress, blend = checkpoint.progress, checkpoint.blend
-    metrics = make_final_metrics(progress, progress.last_evaluation)
+    size = count_model_size(checkpoint.resolved.job, checkpoint.dataset.schema)
+    metrics = make_final_metrics(progress, progress.last_evaluation) | size
     if progress.evaluated_step != progress.step or checkpoint.first_order is not None:
         # What the last evaluation found on training and validation rows is not of this model.
         validation = ("validation_auc", "validation_calibration", "validation_log_loss")

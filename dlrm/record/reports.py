@@ -75,9 +75,6 @@ class StepReport(_Line):
     """Learning rate of the dense parameters at this step."""
     table_learning_rate: float
     """Learning rate of the tables at this step."""
-    gain: Measure = None
-    """Number of steps of the reference batch that this step counts as, with scaling adascale; null without it, and in
-    answers of the service, which keeps the rate alone."""
     samples_per_second: float
     """Samples a second in this step alone."""
     dropped: bool = False

@@ -182,7 +182,6 @@ class Trainer:
                 loss=None if result.is_dropped else result.loss,
                 dense_learning_rate=rates.dense,
                 table_learning_rate=rates.table,
-                gain=rates.gain,
                 samples_per_second=samples_per_second,
                 dropped=result.is_dropped,
                 noise_scale=progress.noise.noise_scale,
