@@ -8,7 +8,7 @@ from dlrm.config.base import Config, Positive, fill_defaults
 from dlrm.config.errors import invalid
 
 MAX_COPIES = 64
-_SETTINGS: dict[str, dict[str, Any]] = {"feature_dropout": {"rate": 0.1}, "adversarial": {"strength": 0.05}}
+_SETTINGS: dict[str, dict[str, Any]] = {"feature_dropout": {"rate": 0.1}, "adversarial": {"strength": 0.005}}
 
 
 class AugmentationConfig(Config):
@@ -27,7 +27,7 @@ class AugmentationConfig(Config):
     """Probability that a feature of a copy is set to 0, for feature_dropout; null: 0.1."""
     strength: Positive | None = None
     """Length of the move of a copy, as a share of the L2 norm of the sample's pooled embeddings, for adversarial; null:
-    0.05. Each further copy moves as far from the one before, along the gradient there."""
+    0.005. Each further copy moves as far from the one before, along the gradient there."""
 
     @model_validator(mode="before")
     @classmethod

@@ -80,7 +80,8 @@ class JobSpec(Config):
     dense_optimizer: DenseOptimizerSpec = DenseOptimizerSpec()
     table_optimizer: TableOptimizerSpec = TableOptimizerSpec()
     pruning: Annotated[PruningConfig | None, FALSE_IS_NULL] = None
-    """Pruning of the dense matrices while they are trained; null or false: none."""
+    """Pruning of the dense matrices while they are trained; null or false: none. `run.keep_model` is then last and
+    `run.patience` null if they are left out."""
     averaging: Annotated[AveragingConfig | None, FALSE_IS_NULL] = None
     """Average of the weights over the steps, which is evaluated and exported; null or false: the weights of a step
     are."""
@@ -102,14 +103,16 @@ class JobSpec(Config):
     @classmethod
     def _fill_fields(cls, document: Any) -> Any:
         document = fill_preset(document)
-        if not isinstance(document, dict) or "moments" in document:
-            return cast("Any", document)
+        if not isinstance(document, dict):
+            return document
         fields = cast("dict[str, Any]", document)
-        if fields.get("dense_averaging") not in (None, False):
-            return {**fields, "moments": None}
-        if fields.get("augmentation") not in (None, False):
-            is_reduced = fields.get("variance_reduction") not in (None, False)
-            return {**fields, "moments": {"estimator": "groups"} if is_reduced else None}
+        given = {name for name, value in fields.items() if value is not None and value is not False}
+        if "moments" not in fields and "dense_averaging" in given:
+            fields = {**fields, "moments": None}
+        elif "moments" not in fields and "augmentation" in given:
+            fields = {**fields, "moments": {"estimator": "groups"} if "variance_reduction" in given else None}
+        if "pruning" in given and isinstance(run := fields.get("run", {}), dict):
+            fields = {**fields, "run": {"keep_model": "last", "patience": None, **run}}
         return fields
 
     @model_validator(mode="after")
@@ -198,9 +201,16 @@ class JobSpec(Config):
         if self.pruning.until_fraction == 0.0 and self.run.warm_start is None:
             message = "prunes weights at the start, and without run.warm_start these are random"
             raise invalid("pruning.until_fraction", message, "above 0, or a run.warm_start")
-        if self.pruning.until_fraction > 0.0 and self.run.keep_model == "best":
-            message = "may be from an evaluation before all of pruning.share is pruned"
-            raise invalid("run.keep_model", message, '"last", or pruning.until_fraction 0')
+        if self.pruning.until_fraction == 0.0:
+            return self
+        for field, is_early, valid in (
+            ("keep_model", self.run.keep_model == "best", '"last"'),
+            ("patience", self.run.patience is not None, "null"),
+            ("target_auc", (self.run.target_auc or 1.0) < 1.0, "null"),
+        ):
+            if is_early:
+                message = "may leave the model of a step before all of pruning.share is pruned"
+                raise invalid(f"run.{field}", message, f"{valid}, or pruning.until_fraction 0")
         return self
 
     @model_validator(mode="after")

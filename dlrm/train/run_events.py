@@ -356,6 +356,8 @@ def _explain_missing_advice(resolved: ResolvedJob, progress: RunProgress) -> str
     noise, interval, last = progress.noise, progress.noise.interval, progress.last_evaluation
     if job.dense_averaging is not None:
         why = "ranks average their dense weights, so that none has the gradient of the batch to measure its noise"
+    elif job.moments is None and job.augmentation is not None:
+        why = 'with augmentation there are none unless moments.estimator is "groups"'
     elif job.moments is None:
         why = "moments is null: leave it out, or set its fields, to measure the noise scale"
     elif not noise.traces:

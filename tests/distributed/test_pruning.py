@@ -137,12 +137,15 @@ def test_the_share_follows_the_samples_of_a_run() -> None:
         ({"pruning": {"from_fraction": 0.5, "until_fraction": 0.2}}, "pruning.until_fraction: 0.2 is before pruning"),
         ({"pruning": {"share": 1.0}}, "pruning.share: "),
         ({"pruning": {"from_fraction": 0.0, "until_fraction": 0.0}}, "(valid: above 0, or a run.warm_start)"),
-        ({"run": {}}, 'run.keep_model: may be from an evaluation before all of pruning.share is pruned (valid: "last"'),
+        ({"run": {"keep_model": "best"}}, "run.keep_model: may leave the model of a step before all of"),
+        ({"run": {"patience": 2}}, "run.patience: may leave the model of a step before all of"),
+        ({"run": {"target_auc": 0.7}}, "run.target_auc: may leave the model of a step before all of"),
         ({"dense_averaging": {}, "moments": False}, "pruning: is of weights that all ranks share"),
     ],
 )
 def test_what_means_nothing_is_refused(changes: dict[str, Any], said: str) -> None:
-    document = {"data": {"format": "synthetic"}, "pruning": {}, "run": {"keep_model": "last"}, **changes}
+    document: dict[str, Any] = {"data": {"format": "synthetic"}, "pruning": {}}
+    assert parse_job(document).run.keep_model == "last"
     with pytest.raises(ConfigError) as caught:
-        parse_job(document)
+        parse_job(document | changes)
     assert said in str(caught.value)
