@@ -22,7 +22,8 @@ def make_retraining(job: JobConfig, source: str, share: float, fraction: float) 
     # Too small to move a weight.
     document["table_optimizer"]["learning_rate"] = MIN_POSITIVE
     document["run"] |= {"yardsticks": "none", "sharpness": None}
-    document["pruning"] = {"share": share, "from_fraction": 0.0, "until_fraction": 0.0}
+    pruned = share if job.pruning is None else max(share, job.pruning.share)
+    document["pruning"] = {"share": pruned, "from_fraction": 0.0, "until_fraction": 0.0}
     return parse_document(JobConfig, document)
 
 
@@ -41,26 +42,40 @@ def make_cooldown_job(job: JobSpec, source: str, fraction: float) -> JobSpec:
         if optimizer.schedule.decay != "constant":
             message = f'the rate has fallen at the end of decay "{optimizer.schedule.decay}"'
             faults.append(FieldError(f"{name}.schedule.decay", message, 'a job with decay "constant"'))
-    if job.dense_optimizer.schedule.autowu is not None:
-        message = "the peak of the rate is what the run has found"
-        faults.append(FieldError("dense_optimizer.schedule.autowu", message, "a job with a rate of its own"))
     if faults:
         raise ConfigError(faults)
     document = _continue(job, source, fraction)
     document["dense_optimizer"]["schedule"] |= {"warmup_fraction": 0.0, "decay": "polynomial", "power": 1.0}
     document["table_optimizer"]["schedule"] |= {"warmup_fraction": 0.0}
+    if job.pruning is not None:
+        document["pruning"] |= {"from_fraction": 0.0, "until_fraction": 0.0}
     return parse_document(JobSpec, document)
 
 
 def _continue(job: JobSpec, source: str, fraction: float) -> dict[str, Any]:
     """Return the document of a job that starts from the model of `job`, and leaves its last model.
 
-    The batch is the last one of `job`. Raises ConfigError if the length of `job` is left open.
+    The batch is the last one of `job`. Raises ConfigError if its length, batch or rate is not in its document.
     """
-    if job.run.epochs == "auto":
-        raise ConfigError(
-            [FieldError("run.epochs", "is auto, so that it has no length to take a share of", "a number")]
+    schedule = job.dense_optimizer.schedule
+    faults = [
+        FieldError(field, message, valid)
+        for field, is_open, message, valid in (
+            ("run.epochs", job.run.epochs == "auto", "is auto, and has no length to take a share of", "a number"),
+            ("batch.global_size", job.batch.global_size == "auto", "would be another in a shorter run", "a number"),
+            ("batch.growth", job.batch.growth is not None, "leaves the last batch to the run", "null"),
+            ("dense_optimizer.schedule.autowu", schedule.autowu is not None, "leaves the rate to the run", "null"),
+            (
+                "dense_optimizer.schedule.scaling",
+                schedule.follows_gain,
+                "leaves the rate to the run",
+                "another scaling",
+            ),
         )
+        if is_open
+    ]
+    if job.run.epochs == "auto" or faults:
+        raise ConfigError(faults)
     document = job.model_dump(mode="json")
     document["batch"] |= {"schedule": [], "rewarmup": False, "growth": None}
     document["run"] |= {

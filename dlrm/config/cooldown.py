@@ -29,7 +29,7 @@ def cool_down(job: JobConfig, num_rows: int, num_samples: int, fraction: float) 
     if faults := _list_faults(job, stages, num_run_rows, num_samples, new_rows):
         raise ConfigError(faults)
     document = job.model_dump(mode="json")
-    document["run"] |= {"epochs": new_rows / num_rows, "keep_model": "last", "patience": None}
+    document["run"] |= {"epochs": new_rows / num_rows, "keep_model": "last", "patience": None, "target_auc": None}
     document["batch"]["schedule"] = [
         # The middle of the batch that ends the stage, so that rounding does not move its end.
         {"until_fraction": (stage.end_row - (stage.full_rows - 1) / 2) / new_rows, "global_size": stage.global_size}
@@ -45,6 +45,9 @@ def cool_down(job: JobConfig, num_rows: int, num_samples: int, fraction: float) 
     ratio = num_run_rows / new_rows
     if dense.schedule.autowu is not None:
         document["dense_optimizer"]["schedule"]["autowu"]["max_fraction"] *= ratio
+    if job.pruning is not None:
+        for field in ("from_fraction", "until_fraction"):
+            document["pruning"][field] *= ratio
     if job.averaging is not None:
         document["averaging"]["half_life_fraction"] *= ratio
     return parse_document(JobConfig, document)

@@ -138,7 +138,7 @@ class Factor:
         side = math.isqrt(len(sums))
         self.sums = sums.view(side, side)
         self.value, self.before = torch.zeros_like(self.sums), torch.zeros_like(self.sums)
-        self.inverse = torch.zeros_like(self.sums)
+        self.inverse = torch.eye(side, dtype=sums.dtype, device=sums.device)
         self.intervals = torch.ones(2, dtype=torch.int64)
         """Numbers of batches for which the last factor and the one before are kept."""
         self.next_batch = torch.zeros((), dtype=torch.int64)
@@ -162,10 +162,13 @@ class Factor:
         return float(self.value.trace()) / len(self.value)
 
     def invert(self, damping: float) -> None:
-        """Compute (value + damping)^-1."""
+        """Compute (value + damping)^-1; the last inverse stays where the rounding of the sums leaves none."""
         damped = self.value.double()
         damped.diagonal().add_(damping)
-        self.inverse.copy_(torch.cholesky_inverse(torch.linalg.cholesky(damped)))
+        lower, info = torch.linalg.cholesky_ex(damped)
+        # An error here would leave the other ranks waiting for the inverse.
+        if not int(info):
+            self.inverse.copy_(torch.cholesky_inverse(lower))
 
     def state_dict(self, name: str) -> dict[str, Any]:
         return {

@@ -23,7 +23,6 @@ KNOWN_BY = {
         "dlrm/config/optimizers.py",
         "dlrm/config/schedule.py",
         "dlrm/optimizers/gain.py",
-        "dlrm/record/reports.py",
     ],
     "cowclip": ["dlrm/config/optimizers.py", "sharding/embedding/count_rule.py"],
     "count_exponent": ["dlrm/config/optimizers.py", "sharding/embedding/count_rule.py"],

@@ -69,9 +69,19 @@ def test_the_cooldown_of_a_job_falls_from_its_peak_rate_to_zero_on_a_line() -> N
             {"dense_optimizer": {"schedule": {"scaling": "none", "decay": "constant", "autowu": {}}}},
             "dense_optimizer.schedule.autowu",
         ),
+        ({"batch": {"global_size": "auto"}}, "batch.global_size"),
+        ({"batch": {"global_size": 64, "growth": {"start_size": 8}}}, "batch.growth"),
     ],
 )
 def test_a_job_whose_rate_is_not_at_its_peak_has_no_cooldown(changes: dict[str, Any], field: str) -> None:
     with pytest.raises(ConfigError) as caught:
         make_cooldown_job(JobSpec.model_validate(DOCUMENT | changes), "job_1", 0.1)
     assert [fault.field for fault in caught.value.errors] == [field]
+
+
+def test_what_is_pruned_stays_so_in_a_cooldown_and_a_retraining() -> None:
+    pruned = DOCUMENT | {"pruning": {"share": 0.8}, "run": {"epochs": 2.0}}
+    cooldown = make_cooldown_job(parse_job(pruned), "job_1", 0.1)
+    assert {share for _, _, share in list_rates(resolve(cooldown).job)} == {0.8}
+    retraining = make_retraining(JobConfig.model_validate(pruned), "/runs/a", 0.3, 0.05)
+    assert {share for _, _, share in list_rates(retraining)} == {0.8}

@@ -52,7 +52,8 @@ def test_steps_before_are_those_of_the_run_and_the_rate_then_falls_to_zero_on_a_
     num_warmup = 32 * round(share * round(max(1, round(num_rows * epochs)) / 32))
     run = list_steps(job, num_rows)
     num_samples = run[min(round(place * len(run)), len(run) - 2)][1]
-    assume(num_samples >= list_stages(job, num_rows)[-1].start_row)
+    # The last step before has the batch, and so the peak, of the cooldown.
+    assume(num_samples > list_stages(job, num_rows)[-1].start_row)
     assume(num_warmup <= min(num_samples, num_samples * (1 + fraction) / 2))
     cooled = cool_down(job, num_rows, num_samples, fraction)
     steps = list_steps(cooled, num_rows)
@@ -68,13 +69,15 @@ def test_steps_before_are_those_of_the_run_and_the_rate_then_falls_to_zero_on_a_
         # A rate is never 0 before the end of a run: the last steps have that of a batch of the first size at least.
         if left >= 64:
             assert dense == pytest.approx(peak * min(left / (end - num_samples), 1.0), abs=1e-9)
-    assert (cooled.run.keep_model, cooled.run.patience) == ("last", None)
+    assert (cooled.run.keep_model, cooled.run.patience, cooled.run.target_auc) == ("last", None, None)
 
 
 def test_the_tables_fall_too_if_their_decay_is_wsd_and_shares_of_the_run_stay_as_many_samples() -> None:
     more = {
         "table_optimizer": {"learning_rate": 1.0, "schedule": {"decay": "wsd"}},
         "averaging": {"half_life_fraction": 0.1},
+        "pruning": {"from_fraction": 0.1, "until_fraction": 0.4},
+        "run": {"epochs": 1.0},
     }
     job = make_job({"decay": "wsd", "autowu": {"max_fraction": 0.2}}, **more)
     cooled = cool_down(job, 64_000, 32_000, 0.25)
@@ -83,6 +86,8 @@ def test_the_tables_fall_too_if_their_decay_is_wsd_and_shares_of_the_run_stay_as
     assert cooled.averaging.half_life_fraction == pytest.approx(6_400 / 40_000)
     assert cooled.dense_optimizer.schedule.autowu is not None
     assert cooled.dense_optimizer.schedule.autowu.max_fraction == pytest.approx(12_800 / 40_000)
+    assert cooled.pruning is not None
+    assert (cooled.pruning.from_fraction, cooled.pruning.until_fraction) == pytest.approx((0.16, 0.64))
     rates = [table for _, end, _, table in list_steps(cooled, 64_000) if end > 32_000]
     assert rates[62] == pytest.approx(rates[0] / 2, rel=0.02)
 
