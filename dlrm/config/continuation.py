@@ -74,6 +74,7 @@ def _continue(job: JobSpec, source: str, fraction: float) -> dict[str, Any]:
         )
         if is_open
     ]
+    # The first is one of the faults, and says that the length below is a number.
     if job.run.epochs == "auto" or faults:
         raise ConfigError(faults)
     document = job.model_dump(mode="json")

@@ -73,7 +73,7 @@ class FeatureDropout:
     def __call__(self, rows: ChunkRows, batch: DeviceBatch, start: int) -> Iterator[ChunkRows]:
         rows = replace(rows, weights=rows.weights / self.copies)
         yield rows
-        positions = self._find_positions(batch)[start : start + len(rows.labels)]
+        positions = self._find_positions(batch.num_valid, start, len(rows.labels))
         num_dense = rows.dense.shape[1]
         for copy in range(1, self.copies):
             key = make_copy_key(self.seed, batch.index, copy)
@@ -85,10 +85,15 @@ class FeatureDropout:
                 pooled=rows.pooled * factors[:, num_dense:, None],
             )
 
-    def _find_positions(self, batch: DeviceBatch) -> NDArray[np.int64]:
-        """Find the positions [b] of the share's samples in the global batch; 0 for padding rows."""
-        valid = np.concatenate([np.arange(group, batch.num_valid, self.num_groups) for group in self.groups])
-        return np.pad(valid, (0, len(batch.labels) - len(valid)))
+    def _find_positions(self, num_valid: int, start: int, count: int) -> NDArray[np.int64]:
+        """Find the positions [count] in the global batch of the share's samples from `start` on; 0 for padding rows."""
+        pieces: list[NDArray[np.int64]] = []
+        for group in self.groups:
+            members = range(group, num_valid, self.num_groups)
+            piece = members[start : start + count]
+            pieces.append(np.arange(piece.start, piece.stop, piece.step, dtype=np.int64))
+            start, count = max(start - len(members), 0), count - len(piece)
+        return np.pad(np.concatenate(pieces), (0, count))
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,16 @@ def schedule(decay: str, scaling: str) -> dict[str, Any]:
     return {"decay": decay, "scaling": scaling, "base_batch": 512, "warmup_fraction": 0.1}
 
 
+def on_two_ranks(averaging: dict[str, Any], optimizer: str, rate: float) -> dict[str, Any]:
+    return {
+        "data": SYNTHETIC,
+        "model": DLRM,
+        "dense_averaging": averaging,
+        "dense_optimizer": {"name": optimizer, "learning_rate": rate},
+        "resources": {"workers_per_node": 2, "memory": "4GiB"},
+    }
+
+
 JOBS: dict[str, dict[str, Any]] = {
     "sgd, exact": {
         "data": SYNTHETIC,
@@ -88,34 +98,10 @@ JOBS: dict[str, dict[str, Any]] = {
         "augmentation": {"method": "adversarial"},
         "dense_optimizer": {"name": "adafactor", "learning_rate": 0.01},
     },
-    "local sgd on two ranks": {
-        "data": SYNTHETIC,
-        "model": DLRM,
-        "dense_averaging": {},
-        "dense_optimizer": {"name": "adam", "learning_rate": 0.005},
-        "resources": {"workers_per_node": 2, "memory": "4GiB"},
-    },
-    "easgd on two ranks": {
-        "data": SYNTHETIC,
-        "model": DLRM,
-        "dense_averaging": {"method": "easgd"},
-        "dense_optimizer": {"name": "adam", "learning_rate": 0.005},
-        "resources": {"workers_per_node": 2, "memory": "4GiB"},
-    },
-    "dmsgd on two ranks": {
-        "data": SYNTHETIC,
-        "model": DLRM,
-        "dense_averaging": {"method": "dmsgd"},
-        "dense_optimizer": {"name": "momentum", "learning_rate": 0.05},
-        "resources": {"workers_per_node": 2, "memory": "4GiB"},
-    },
-    "decentlam on two ranks": {
-        "data": SYNTHETIC,
-        "model": DLRM,
-        "dense_averaging": {"method": "decentlam", "graph": "ring"},
-        "dense_optimizer": {"name": "momentum", "learning_rate": 0.05},
-        "resources": {"workers_per_node": 2, "memory": "4GiB"},
-    },
+    "local sgd on two ranks": on_two_ranks({}, "adam", 0.005),
+    "easgd on two ranks": on_two_ranks({"method": "easgd"}, "adam", 0.005),
+    "dmsgd on two ranks": on_two_ranks({"method": "dmsgd"}, "momentum", 0.05),
+    "decentlam on two ranks": on_two_ranks({"method": "decentlam", "graph": "ring"}, "momentum", 0.05),
     "nesterov, a limit of the norm, smoothed labels, sharpness": {
         "data": SYNTHETIC,
         "model": DLRM,
