@@ -16,7 +16,7 @@ from cli.local.errors import BadInputError
 from cli.local.retraining import create_retraining
 from cli.local.run_store import local_model
 from cli.render.tables import make_table, print_result
-from dlrm.record import NoModelError, TrainedModel
+from dlrm.record import NoModelError, RunDirectory, TrainedModel
 
 
 class TableFormat(StrEnum):
@@ -75,8 +75,9 @@ def compress(
 ) -> None:
     """Compress a trained model: tables in int8 or int4, dense matrices in int8, pruned.
 
-    The original stays as it is. Size, AUC, log-loss and scoring speed of one
-    core (in CPU time) are printed for the original and for each format:
+    The original stays as it is. Size, share of zeros in the dense matrices,
+    AUC, log-loss and scoring speed of one core (in CPU time) are printed for
+    the original and for each format:
 
         dlrm compress runs/demo-20260101-120000 --tables int8 --tables int4
 
@@ -107,6 +108,9 @@ def compress(
             raise BadInputError(f"{option} {path}: already exists (valid: a new name)")
     if retrain_fraction is not None and not prune:
         raise BadInputError("--retrain-fraction: valid with --prune; nothing else is lost that training brings back")
+    if retrain_fraction is not None and not RunDirectory(Path(model)).spec.is_file():
+        message = f"{model}: not the directory of a run on this machine, which --retrain-fraction trains on"
+        raise BadInputError(f"{message} (valid: a run, such as runs/demo; not its model/, nor a model in a bucket)")
     require_scorer()
     options = ["--dense", dense, "--prune", str(prune), *(f"--tables={name}" for name in formats)]
     given = {"--output": output, "--export-dense": export_dense, "--format": file_format, "--rows": rows}
@@ -127,12 +131,15 @@ def compress(
     if output is not None:
         result["output"] = str(output)
     print_result(result, _make_table(result["models"]), as_json=as_json)
+    for path in filter(None, (output, export_dense)):
+        say(f"wrote {path}")
 
 
 def _make_table(models: Mapping[str, Mapping[str, Any]]) -> Table:
-    table = make_table("model", "size (MB)", "AUC", "log-loss", "rows/s")
+    table = make_table("model", "size (MB)", "zeros", "AUC", "log-loss", "rows/s")
     for name, measured in models.items():
         size, auc = f"{measured['weight_bytes'] / 1e6:,.3f}", measured["auc"]
         speed = f"{measured['rows_per_second']:,.0f}"
-        table.add_row(name, size, "-" if auc is None else f"{auc:.5f}", f"{measured['log_loss']:.5f}", speed)
+        scores = "-" if auc is None else f"{auc:.5f}", f"{measured['log_loss']:.5f}"
+        table.add_row(name, size, f"{measured['zeros']:.1%}", *scores, speed)
     return table

@@ -12,7 +12,7 @@ from rich.text import Text
 from cli.local.console import UNKNOWN, format_duration
 from cli.render.job_tables import make_derived_table
 from cli.render.tables import cell, dim, make_facts_table, make_table, print_section
-from dlrm.config import COMPILE_FROM_SAMPLES, JobConfig, ResolvedJob, format_count
+from dlrm.config import COMPILE_FROM_SAMPLES, JobConfig, ResolvedJob, format_count, list_methods
 from dlrm.record import PART_DESCRIPTIONS
 from hostinfo.sizes import format_size, guess_size_base
 
@@ -103,7 +103,9 @@ def _make_facts_table(resolved: ResolvedJob, result: Mapping[str, Any]) -> Table
         **_describe_run(resolved, result),
         "model": f"{model.architecture}, embedding dimension {model.embedding_dim}, dense part in "
         f"{resolved.job.precision}",
-        "optimizers": _describe_optimizers(resolved.job),
+        "optimizers": f"{resolved.job.dense_optimizer.name} for the dense part, "
+        f"{resolved.job.table_optimizer.name} for the tables",
+        "methods": "; ".join(list_methods(resolved.job)) or None,
         "CUDA graphs": _describe_cuda_graphs(resolved.job, result["num_samples"]) if kind == "GPU" else None,
         "exchange": _describe_exchange(plan),
         "imbalance": f"{plan['imbalance']:.2f} in time, {plan['imbalance_of_bytes']:.2f} in bytes (1 is perfect)",
@@ -111,13 +113,6 @@ def _make_facts_table(resolved: ResolvedJob, result: Mapping[str, Any]) -> Table
         "planned in": _format_seconds(result["seconds"]),
     }
     return make_facts_table(facts.items())
-
-
-def _describe_optimizers(job: JobConfig) -> str:
-    dense, reduction = job.dense_optimizer.name, job.variance_reduction
-    if reduction is not None:
-        dense += " with variance reduction" + (f" (control: {reduction.control})" if reduction.control else "")
-    return f"{dense} for the dense part, {job.table_optimizer.name} for the tables"
 
 
 def _describe_cuda_graphs(job: JobConfig, num_samples: int | None) -> str:

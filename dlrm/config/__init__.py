@@ -41,6 +41,7 @@ from dlrm.config.errors import ConfigError, FieldError, list_constraints, parse_
 from dlrm.config.identity import EXECUTION_SETTINGS, flatten, list_differences, make_identity
 from dlrm.config.job import MAX_LABELS, MAX_PRIORITY, JobConfig, JobSpec, LabelValue, Name, parse_job
 from dlrm.config.messages import format_count, format_epochs, format_some
+from dlrm.config.methods import list_methods
 from dlrm.config.model import ModelConfig
 from dlrm.config.moments import MomentsConfig, VarianceReductionConfig
 from dlrm.config.optimizers import (

@@ -23,7 +23,7 @@ class AugmentationConfig(Config):
     copies: int = Field(default=2, ge=1, le=MAX_COPIES)
     """Number of times that each sample is trained on, the first time unchanged; the cost of the dense part in multiples
     of its own."""
-    rate: float | None = Field(default=None, ge=0.0, lt=1.0)
+    rate: float | None = Field(default=None, gt=0.0, lt=1.0)
     """Probability that a feature of a copy is set to 0, for feature_dropout; null: 0.1."""
     strength: Positive | None = None
     """Length of the move of a copy, as a share of the L2 norm of the sample's pooled embeddings, for adversarial; null:

@@ -1,8 +1,10 @@
 """Jobs that go on from the model of another job: its retraining after pruning, and its cooldown."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from dlrm.config.base import MIN_POSITIVE
+from dlrm.config.cooldown import list_averaging_faults
 from dlrm.config.errors import ConfigError, FieldError, parse_document
 from dlrm.config.job import JobConfig, JobSpec
 
@@ -34,17 +36,12 @@ def make_cooldown_job(job: JobSpec, source: str, fraction: float) -> JobSpec:
     source: id of `job`. fraction: length of the cooldown as a share of the job's. Raises ConfigError if the rates of
     `job` are not at their peak at its end.
     """
-    faults: list[FieldError] = []
-    if job.dense_optimizer.is_averaging:
-        message = f"{job.dense_optimizer.name} averages the weights in the place of a cooldown"
-        faults.append(FieldError("dense_optimizer.name", message, "another optimizer"))
+    faults = list_averaging_faults(job)
     for name, optimizer in (("dense_optimizer", job.dense_optimizer), ("table_optimizer", job.table_optimizer)):
         if optimizer.schedule.decay != "constant":
             message = f'the rate has fallen at the end of decay "{optimizer.schedule.decay}"'
             faults.append(FieldError(f"{name}.schedule.decay", message, 'a job with decay "constant"'))
-    if faults:
-        raise ConfigError(faults)
-    document = _continue(job, source, fraction)
+    document = _continue(job, source, fraction, faults)
     document["dense_optimizer"]["schedule"] |= {"warmup_fraction": 0.0, "decay": "polynomial", "power": 1.0}
     document["table_optimizer"]["schedule"] |= {"warmup_fraction": 0.0}
     if job.pruning is not None:
@@ -52,13 +49,14 @@ def make_cooldown_job(job: JobSpec, source: str, fraction: float) -> JobSpec:
     return parse_document(JobSpec, document)
 
 
-def _continue(job: JobSpec, source: str, fraction: float) -> dict[str, Any]:
+def _continue(job: JobSpec, source: str, fraction: float, faults: Sequence[FieldError] = ()) -> dict[str, Any]:
     """Return the document of a job that starts from the model of `job`, and leaves its last model.
 
-    The batch is the last one of `job`. Raises ConfigError if its length, batch or rate is not in its document.
+    The batch is the last one of `job`. faults: those that are known already. Raises ConfigError with them, and if
+    length, batch or rate of `job` is not in its document.
     """
     schedule = job.dense_optimizer.schedule
-    faults = [
+    open_faults = [
         FieldError(field, message, valid)
         for field, is_open, message, valid in (
             ("run.epochs", job.run.epochs == "auto", "is auto, and has no length to take a share of", "a number"),
@@ -75,8 +73,8 @@ def _continue(job: JobSpec, source: str, fraction: float) -> dict[str, Any]:
         if is_open
     ]
     # The first is one of the faults, and says that the length below is a number.
-    if job.run.epochs == "auto" or faults:
-        raise ConfigError(faults)
+    if job.run.epochs == "auto" or open_faults or faults:
+        raise ConfigError([*faults, *open_faults])
     document = job.model_dump(mode="json")
     document["batch"] |= {"schedule": [], "rewarmup": False, "growth": None}
     document["run"] |= {

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from dlrm.config.errors import ConfigError, FieldError, parse_document
-from dlrm.config.job import JobConfig
+from dlrm.config.job import JobConfig, JobSpec
 from dlrm.config.optimizers import DenseOptimizerConfig, TableOptimizerConfig
 from dlrm.config.schedule import ScheduleConfig
 from dlrm.config.stages import BatchStage, count_run_rows, list_stages
@@ -53,6 +53,14 @@ def cool_down(job: JobConfig, num_rows: int, num_samples: int, fraction: float) 
     return parse_document(JobConfig, document)
 
 
+def list_averaging_faults(job: JobSpec) -> list[FieldError]:
+    """List the fault of a dense optimizer that needs no cooldown; nothing if it is sound."""
+    if not job.dense_optimizer.is_averaging:
+        return []
+    message = f"{job.dense_optimizer.name} averages the weights in the place of a cooldown"
+    return [FieldError("dense_optimizer.name", message, "another optimizer")]
+
+
 def _stretch_warmup(schedule: ScheduleConfig, first: BatchStage, num_run_rows: int, new_rows: int) -> float:
     """Return the `warmup_fraction` of as many warm-up steps in a run of `new_rows`."""
     num_steps = schedule.count_warmup_steps(num_run_rows / first.full_rows, first.global_size)
@@ -74,9 +82,7 @@ def _list_faults(
     elif num_samples < stages[-1].start_row:
         message = f"the batch still grows after {num_samples:,} samples"
         faults.append(FieldError("batch.schedule", message, f"a checkpoint after {stages[-1].start_row:,} samples"))
-    if job.dense_optimizer.is_averaging:
-        message = f"{job.dense_optimizer.name} averages the weights in the place of a cooldown"
-        faults.append(FieldError("dense_optimizer.name", message, "another optimizer"))
+    faults += list_averaging_faults(job)
     if job.dense_optimizer.schedule.follows_gain:
         message = "adascale reads the schedule by the gains of a run of this length"
         faults.append(FieldError("dense_optimizer.schedule.scaling", message, "a run with another scaling"))

@@ -195,6 +195,14 @@ class JobSpec(Config):
         return self
 
     @model_validator(mode="after")
+    def _check_gain(self) -> Self:
+        for field, value in (("preconditioner", self.preconditioner), ("pruning", self.pruning)):
+            if self.dense_optimizer.schedule.follows_gain and value is not None:
+                message = "changes the gradient, by the noise of which adascale sets the rate"
+                raise invalid(field, message, "null, or another dense_optimizer.schedule.scaling")
+        return self
+
+    @model_validator(mode="after")
     def _check_pruning(self) -> Self:
         if self.pruning is None:
             return self

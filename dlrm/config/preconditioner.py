@@ -25,5 +25,5 @@ class PreconditionerConfig(Config):
     every step."""
     max_divergence: Annotated[Positive | None, FALSE_IS_NULL] = 1e-3
     """Largest Kullback-Leibler divergence between the predictions before and after a step of SGD along the
-    preconditioned gradient, by the factors; longer steps are shortened to it (Ba et al. 2017, section 5). null or
-    false: no limit."""
+    preconditioned gradient, by the factors; longer steps are shortened to it (Ba et al. 2017, section 5). Adaptive
+    optimizers mostly undo that. null or false: no limit."""

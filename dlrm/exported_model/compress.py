@@ -39,11 +39,16 @@ def compress_weights(module: PlainModel, compression: Compression) -> dict[str, 
     if compression.tables != "fp32":
         for name in module.tables.state_dict(prefix="tables."):
             stored[name] = quantize_table(stored[name], compression.tables)
-    is_int8, is_pruned = compression.dense == "int8", compression.prune > 0
     matrices = list_matrices(module)
     for name, is_kept in choose_kept(matrices, compression.prune).items():
-        stored |= encode_matrix(name, matrices[name] * is_kept, is_int8=is_int8, is_pruned=is_pruned)
+        stored |= encode_matrix(name, matrices[name] * is_kept, is_int8=compression.dense == "int8")
     return stored
+
+
+def compute_zero_share(module: PlainModel) -> float:
+    """Compute which share of the elements of the dense matrices is zero."""
+    matrices = list_matrices(module).values()
+    return sum(int((matrix == 0).sum()) for matrix in matrices) / sum(matrix.numel() for matrix in matrices)
 
 
 def write_compressed(

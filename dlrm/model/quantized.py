@@ -6,8 +6,7 @@ z = min x and s = (max x - min x) / (2^n - 1). So an element is off by at most s
 the row; int4 has two elements a byte, and s and z in fp16, whose rounding adds at most 2^-10 max |x|.
 
 A matrix W [n, m] in int8 has one scale an output, s_i = max_j |W_ij| / 127, and no offset, so that what is pruned stays
-zero; an element is off by at most s_i / 2. What is zero in a pruned matrix is not stored: there is one bit an element,
-and the others.
+zero; an element is off by at most s_i / 2. A matrix with enough zeros is stored without them, with one bit an element.
 """
 
 from collections.abc import Mapping
@@ -68,17 +67,18 @@ def choose_kept(matrices: Mapping[str, torch.Tensor], share: float) -> dict[str,
     return {name: part.view_as(matrices[name]) for name, part in zip(matrices, parts, strict=True)}
 
 
-def encode_matrix(name: str, matrix: torch.Tensor, *, is_int8: bool, is_pruned: bool) -> dict[str, torch.Tensor]:
-    """Return what is stored of a matrix [n, m], by name: NAME, with NAME.scale if int8, with NAME.mask if pruned."""
+def encode_matrix(name: str, matrix: torch.Tensor, *, is_int8: bool) -> dict[str, torch.Tensor]:
+    """Return what is stored of a matrix [n, m], by name: NAME, with NAME.scale if int8, and NAME.mask without zeros."""
     stored: dict[str, torch.Tensor] = {}
     if is_int8:
         scale = matrix.abs().amax(dim=1) / _MAX_INT8
         stored[f"{name}.scale"] = scale
         # A row of zeros has a scale of 0.
         matrix = (matrix / scale.clamp(min=torch.finfo(scale.dtype).tiny).unsqueeze(1)).round().to(torch.int8)
-    if is_pruned:
-        is_kept = matrix != 0
-        stored[f"{name}.mask"] = torch.from_numpy(np.packbits(is_kept.numpy()))
+    is_kept = matrix != 0
+    mask = torch.from_numpy(np.packbits(is_kept.numpy()))
+    if mask.nbytes < int((~is_kept).sum()) * matrix.itemsize:
+        stored[f"{name}.mask"] = mask
         matrix = matrix[is_kept]
     return {name: matrix, **stored}
 

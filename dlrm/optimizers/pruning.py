@@ -21,13 +21,12 @@ class Pruning:
     """
 
     def __init__(self, model: nn.Module, optimizer: Optimizer, average: WeightAverage | None) -> None:
-        """Begin with nothing pruned, and mask all steps of `optimizer` from now on."""
+        """Begin with nothing pruned, and mask the weights after all steps of `optimizer` from now on."""
         self._optimizer = optimizer
         self._average = average
         self._matrices = {name: weight for name, weight in model.named_parameters() if name.endswith(".weight")}
         self._masks = {name: torch.ones_like(weight) for name, weight in self._matrices.items()}
         self._num_pruned = torch.zeros((), dtype=torch.int64)
-        optimizer.register_step_pre_hook(self._mask_gradients)
         optimizer.register_step_post_hook(self._mask_weights)
 
     @torch.no_grad()
@@ -43,12 +42,13 @@ class Pruning:
         if self._average is not None:
             self._mask(self._average.dense)
 
+    def mask_gradients(self) -> None:
+        """Set the gradients of pruned elements to 0, before anything takes a norm or a product of the gradient."""
+        self._mask({name: matrix.grad for name, matrix in self._matrices.items() if matrix.grad is not None})
+
     def state_dict(self) -> dict[str, Any]:
         """Return the state for a checkpoint; tensors are not copied, and may be loaded in place."""
         return {"masks": self._masks, "num_pruned": self._num_pruned}
-
-    def _mask_gradients(self, *_: object) -> None:
-        self._mask({name: matrix.grad for name, matrix in self._matrices.items() if matrix.grad is not None})
 
     @torch.no_grad()
     def _mask_weights(self, *_: object) -> None:

@@ -25,6 +25,7 @@ from dlrm.config import (
 from dlrm.gradient_stats.noise import MIN_MEASUREMENTS
 from dlrm.metrics.standard_error import estimate_auc_standard_error
 from dlrm.record import (
+    AVERAGES_NOTHING,
     CANNOT_GROW,
     FEW_EVALUATION_ROWS,
     FEW_STEPS,
@@ -55,7 +56,7 @@ def list_shortages(job: JobConfig, rows: RowCounts) -> list[QualityWarning]:
     """List what a run of `job` on these rows has too little of, each as an event and a sentence."""
     num_rows = _count_epoch_rows(job, rows)
     found = [check_epoch(job, num_rows), check_steps(job, num_rows, _count_steps(job, num_rows))]
-    found.append(check_growth(job, num_rows))
+    found += [check_growth(job, num_rows), check_averaging(job, _count_steps(job, num_rows))]
     if rows.num_eval_rows is not None and rows.label_rate is not None:
         source = EvaluationSource.of_job(job.data.format, job.data.eval)
         found.append(check_evaluation_rows(rows.num_eval_rows, rows.label_rate, source))
@@ -130,6 +131,20 @@ def check_steps(job: JobConfig, num_rows: int, num_steps: int) -> QualityWarning
         f"{num_rows:,} training rows"
     )
     return QualityWarning(name=FEW_STEPS, message=message)
+
+
+def check_averaging(job: JobConfig, num_steps: int) -> QualityWarning | None:
+    """Warn if ranks never exchange their dense weights in a run of `num_steps`, although they should."""
+    averaging, world_size = job.dense_averaging, job.resources.world_size
+    if averaging is None or (world_size > 1 and averaging.interval < num_steps):
+        return None
+    message = "dense_averaging: there is one rank, so that nothing is averaged; set more ranks, or dense_averaging null"
+    if world_size > 1:
+        message = (
+            f"dense_averaging.every: {averaging.interval:,} steps are not fewer than the {num_steps:,} of the run, so "
+            f"that ranks never exchange their weights; set less, such as {max(1, min(8, num_steps // 2))}"
+        )
+    return QualityWarning(name=AVERAGES_NOTHING, message=message)
 
 
 def _warn_of_large_batch(job: JobConfig, num_rows: int, num_steps: int, min_steps: int) -> QualityWarning:

@@ -9,9 +9,7 @@ from sharding.comm.process_groups import Ranks
 
 __all__ = ["Preconditioner", "make_preconditioner"]
 
-_KINDS = {"kfac": Kfac}
-
 
 def make_preconditioner(config: PreconditionerConfig, model: nn.Module, ranks: Ranks) -> Preconditioner:
     """Make the preconditioner that `config` names, for the parameters of `model`."""
-    return _KINDS[config.name](config, model, ranks)
+    return Kfac(config, model, ranks)

@@ -71,7 +71,7 @@ class Kfac:
         return share.count_among_first(self._num_measured)
 
     def end_measuring(self) -> None:
-        for layer in self._due:
+        for layer in self._layers.values():
             layer.linear.factor_slots = None
 
     @torch.no_grad()

@@ -24,7 +24,13 @@ from dlrm.config.data import RAW_FORMATS
 from dlrm.data.errors import DataError
 from dlrm.data.rows import Rows
 from dlrm.exported_model.assemble import assemble
-from dlrm.exported_model.compress import compress_weights, name_compressed, render_note, write_compressed
+from dlrm.exported_model.compress import (
+    compress_weights,
+    compute_zero_share,
+    name_compressed,
+    render_note,
+    write_compressed,
+)
 from dlrm.exported_model.dense_program import export_dense_part
 from dlrm.exported_model.export import ExportError
 from dlrm.exported_model.layout import Compression
@@ -40,6 +46,8 @@ _TIMED_ROWS = 65_536
 """Largest number of rows that are scored to measure the speed."""
 _TIMED_PASSES = 5
 """Number of passes over them; the fastest one counts."""
+_SIZE_AND_SPEED = ("weight_bytes", "zeros", "rows_per_second")
+"""Figures of a compressed model that are no metrics of its scores."""
 
 
 def main() -> int:
@@ -86,7 +94,9 @@ def _compress(arguments: argparse.Namespace) -> dict[str, Any]:
     for name, tensors, form in zip(names, weights, [model, *compressed], strict=True):
         metrics = measure(form, arguments.data, arguments.format, arguments.rows)
         num_bytes = sum(tensor.nbytes for tensor in tensors.values())
-        measured[name] = {"weight_bytes": num_bytes, **metrics, "rows_per_second": _time_scoring(form, sample)}
+        speed = _time_scoring(form, sample)
+        share = compute_zero_share(form.module)
+        measured[name] = {"weight_bytes": num_bytes, "zeros": share, **metrics, "rows_per_second": speed}
     if arguments.output is not None:
         _write(compressed[-1], stored[-1], measured, arguments)
     return {**result, "models": measured}
@@ -132,7 +142,7 @@ def _write(
     compression = model.config.compression
     assert compression is not None, "it was compressed"
     compressed = measured[name_compressed(compression)]
-    metrics = {name: compressed[name] for name in compressed if name not in ("weight_bytes", "rows_per_second")}
+    metrics = {name: value for name, value in compressed.items() if name not in _SIZE_AND_SPEED}
     rows = (
         f"{format_count(compressed['num_rows'], 'row')} that {'were given' if arguments.data else 'its run held out'}"
     )

@@ -14,6 +14,7 @@ from dlrm.record.checkpoints import (
 )
 from dlrm.record.directory import AttemptDirectory, RunDirectory
 from dlrm.record.event_names import (
+    AVERAGES_NOTHING,
     AVERAGES_WEIGHTS,
     BANNERS,
     BATCH_ADVICE,
@@ -37,6 +38,7 @@ from dlrm.record.event_names import (
     GRAPHS_NOT_USED,
     LARGE_BATCH,
     LEARNS_NOTHING,
+    METHODS,
     MODEL_SAVED,
     ONE_LABEL,
     SCORES_LOST,

@@ -7,6 +7,9 @@ model, and the blend of this model."""
 DATA_LOADED, DATA_REUSED = "data_loaded", "data_reused"
 """Names of the events with the numbers of rows, and that raw rows were prepared before, by another run."""
 
+METHODS = "methods"
+"""Name of the event with the training methods of a run, the fields that change the plain step."""
+
 AVERAGES_WEIGHTS = "averages_weights"
 """Name of the event that the model of a run is an average of its weights over the steps."""
 
@@ -42,6 +45,8 @@ FEW_STEPS, SHORT_EPOCH, ONE_LABEL, LARGE_BATCH = "few_steps", "short_epoch", "on
 label, and the batch is far above the noise scale."""
 BATCH_ADVICE = "batch_advice"
 """Name of the event with advice on the batch, a `BatchAdvice`."""
+AVERAGES_NOTHING = "averages_nothing"
+"""Name of the warning that ranks never exchange their dense weights, although they should."""
 CANNOT_GROW = "cannot_grow"
 """Name of the warning that a batch cannot grow by the noise scale, although it should."""
 FEW_EVALUATION_ROWS = "few_evaluation_rows"
@@ -72,6 +77,7 @@ UNREADABLE_REPORT = "unreadable_report"
 WARNINGS = frozenset(
     {
         *BANNERS,
+        AVERAGES_NOTHING,
         BEST_MODEL_LOST,
         BLEND_FAILED,
         BLEND_LEFT_OUT,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from dlrm.checkpoint.progress import RunProgress
-from dlrm.config import BatchStage, JobConfig, ResolvedJob, format_count
+from dlrm.config import BatchStage, JobConfig, ResolvedJob, ScheduleConfig, format_count, list_methods
 from dlrm.data.dataset import Dataset
 from dlrm.gradient_stats.batch_advice import (
     RunCost,
@@ -20,7 +20,7 @@ from dlrm.gradient_stats.noise import MIN_MEASUREMENTS, NoiseInterval
 from dlrm.optimizers.auto_warmup import WarmupState
 from dlrm.optimizers.weight_average import WeightAverage
 from dlrm.planning.machine_resources import check_precision
-from dlrm.planning.shortages import check_epoch, check_evaluation_rows, check_growth, check_steps
+from dlrm.planning.shortages import check_averaging, check_epoch, check_evaluation_rows, check_growth, check_steps
 from dlrm.record import (
     AVERAGES_WEIGHTS,
     BATCH_ADVICE,
@@ -30,6 +30,7 @@ from dlrm.record import (
     GAIN,
     LARGE_BATCH,
     LEARNS_NOTHING,
+    METHODS,
     MIN_STEPS_OF_RUN,
     ONE_LABEL,
     PLAN,
@@ -141,7 +142,8 @@ def report_length(
     resumed = f"; {progress.step:,} of them are already done" if progress.step else ""
     reporter.progress("training", f"{format_count(progress.num_steps, 'step')} of {samples} samples{last}{resumed}")
     steps = check_steps(job, num_rows, progress.num_steps)
-    for warning in (check_epoch(job, num_rows), steps, check_growth(job, num_rows)):
+    averaging = check_averaging(job, progress.num_steps)
+    for warning in (check_epoch(job, num_rows), steps, check_growth(job, num_rows), averaging):
         if warning is not None:
             reporter.event(warning.name, warning.message)
 
@@ -179,12 +181,20 @@ def report_growth(reporter: Reporter, progress: RunProgress, global_size: int) -
     )
 
 
-def report_warmup(reporter: Reporter, progress: RunProgress, found: WarmupState) -> None:
-    """Report that a warm-up has ended by the training loss."""
+def report_warmup(reporter: Reporter, schedule: ScheduleConfig, progress: RunProgress, found: WarmupState) -> None:
+    """Report that a warm-up has ended, by the training loss or at its limit."""
+    autowu = schedule.autowu
+    assert autowu is not None, "its warm-up has ended"
+    reason = f"the training loss was least at a learning rate of {found.rate:.3g}"
+    if found.num_votes < autowu.patience:
+        reason = (
+            f"at autowu.max_fraction {autowu.max_fraction:g} of the run the training loss had not shown a least yet, "
+            f"and the learning rate is last_rate, {found.rate:.3g}"
+        )
+    after = "which stays" if schedule.decay == "constant" else "from which it decays"
     reporter.event(
         WARMUP_ENDED,
-        f"the warm-up ends after step {progress.step:,}: the training loss was least at a learning rate of "
-        f"{found.rate:.3g}, from which it decays",
+        f"the warm-up ends after step {progress.step:,}: {reason}, {after}",
         step=progress.step,
         learning_rate=found.rate,
     )
@@ -220,6 +230,12 @@ def report_decisions(reporter: Reporter, resolved: ResolvedJob) -> None:
             derived=[number.model_dump() for number in resolved.derived],
             batch=resolved.job.batch.model_dump(include={"global_size", "schedule"}),
         )
+
+
+def report_methods(reporter: Reporter, job: JobConfig) -> None:
+    """Report what the document changes of the plain training step, if it does."""
+    if methods := list_methods(job):
+        reporter.event(METHODS, f"trains with {'; '.join(methods)}", methods=methods)
 
 
 def report_guess(reporter: Reporter, progress: RunProgress, num_run_samples: int) -> bool:

@@ -33,6 +33,7 @@ from dlrm.train.run_events import (
     report_data_and_plan,
     report_decisions,
     report_length,
+    report_methods,
     report_warmup,
     report_warnings,
 )
@@ -51,6 +52,7 @@ def open_trainer(context: RunContext, dataset: Dataset, identity: RunIdentity) -
     context = replace(context, resolved=planned.resolved)
     resolved, ranks, reporter = context.resolved, context.ranks, context.reporter
     report_decisions(reporter, resolved)
+    report_methods(reporter, resolved.job)
     report_warnings(reporter, resolved)
     report_data_and_plan(reporter, dataset, planned)
     reporter.progress("building", "building model and tables")
@@ -129,12 +131,12 @@ def _make_trainer(
 
 
 def _make_warmup(context: RunContext, progress: RunProgress, num_run_rows: int) -> AutoWarmup | None:
-    config = context.resolved.job.dense_optimizer.schedule.autowu
-    if config is None:
+    schedule = context.resolved.job.dense_optimizer.schedule
+    if schedule.autowu is None:
         return None
     progress.warmup = progress.warmup or WarmupState()
-    tell = partial(report_warmup, context.reporter, progress)
-    return AutoWarmup(config, progress.warmup, num_run_rows, context.ranks, tell)
+    tell = partial(report_warmup, context.reporter, schedule, progress)
+    return AutoWarmup(schedule.autowu, progress.warmup, num_run_rows, context.ranks, tell)
 
 
 def _plan_on_rank0(context: RunContext, dataset: Dataset) -> PlannedTables:

@@ -147,6 +147,8 @@ class TrainingStep:
             set_average_weight(self.optimizer, rates.average_weight)
             self._set_growth(rates.growth)
             clipped = None if self.reduction is None else self.reduction.precondition(moments, batch.index)
+            if self.pruning is not None:
+                self.pruning.mask_gradients()
             if self.preconditioner is not None:
                 self.preconditioner.precondition(self.mean_weight, self.num_copies, rates.dense)
             self.dense_sync.update(batch.index, rates.dense)

@@ -111,7 +111,7 @@ def test_copies_that_drop_nothing_count_as_one_row_in_moments_and_factors(rank_p
         variance_reduction=VarianceReductionConfig(),
         preconditioner=PreconditionerConfig(damping=0.01),
     )
-    alike = replace(setting, augmentation=AugmentationConfig(copies=4, rate=0.0))
+    alike = replace(setting, augmentation=AugmentationConfig(copies=4, rate=1e-12))
     found, expected = (train_on_first_rank(rank_pools, each, 2, 8) for each in (alike, setting))
     assert largest_difference(found, expected) < 1e-4
     assert found.losses == pytest.approx(expected.losses, rel=1e-5)
@@ -155,6 +155,7 @@ def test_copies_and_steps_drop_features_independently_at_the_given_rate():
         ({"augmentation": {"strength": 0.1}}, "augmentation.strength"),
         ({"augmentation": {"method": "adversarial", "rate": 0.1}}, "augmentation.rate"),
         ({"augmentation": {"method": "mixup"}}, "augmentation.method"),
+        ({"augmentation": {"rate": 0}}, "augmentation.rate"),
         (
             {"augmentation": {}, "resources": {"gpus_per_worker": 1}},
             "resources.cuda_graphs",

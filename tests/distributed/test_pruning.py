@@ -27,7 +27,10 @@ from tests.distributed.training import TrainingSetting, draw_initial_tables, tra
 from tests.rank_pool.pool import RankPools
 
 PRUNING = PruningConfig(share=0.4, from_fraction=0.1, until_fraction=0.3)
-SETTING = TrainingSetting(256, 64, "sgd", dense_rate=0.3, table_rate=0.3, pruning=PRUNING)
+MAX_NORM = 0.05
+SETTING = TrainingSetting(
+    256, 64, dense_rate=0.3, table_rate=0.3, pruning=PRUNING, dense_settings={"max_gradient_norm": MAX_NORM}
+)
 DCN = ModelConfig(
     architecture="dcn_v2", embedding_dim=8, bottom_mlp=[16, 8], top_mlp=[16, 1], cross_layers=2, cross_rank=4
 )
@@ -43,7 +46,8 @@ def share_in_paper(step: int) -> float:
 
 
 class MaskedReference(ReferenceModel):
-    """Plain SGD; before each step the smallest weights of all matrices together become zero, and stay so."""
+    """SGD by gradients of limited norm; before each step the smallest weights of all matrices together become zero,
+    and stay so: they have no gradient, so that it counts in no norm."""
 
     def prune(self, share: float) -> None:
         matrices = [weight for weight in self.model.parameters() if weight.dim() == 2]
@@ -55,6 +59,13 @@ class MaskedReference(ReferenceModel):
         bound = everything.sort().values[num - 1]
         self.masks = [(weight.detach().abs() > bound).double() for weight in matrices]
         self.mask()
+
+    def precondition(self, batch: GlobalBatch, gradients: list[torch.Tensor], rate: float) -> list[torch.Tensor]:
+        del batch, rate
+        masks = iter(self.masks)
+        masked = [gradient * next(masks) if gradient.dim() == 2 else gradient for gradient in gradients]
+        norm = torch.sqrt(sum((gradient.square().sum() for gradient in masked), start=torch.zeros(()).double()))
+        return [gradient * min(1.0, MAX_NORM / float(norm)) for gradient in masked]
 
     @torch.no_grad()
     def mask(self) -> None:
@@ -86,6 +97,7 @@ def test_pruned_weights_are_zero_after_every_step_in_the_averages_too(rank_pools
     is_averaging = optimizer in ("schedule_free",)
     setting = replace(
         SETTING,
+        dense_settings={},
         dense_rate=0.01,
         dense_optimizer=optimizer,
         pruning=PruningConfig(share=0.5, from_fraction=0.03, until_fraction=0.06),

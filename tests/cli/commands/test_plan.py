@@ -66,8 +66,8 @@ ALIKE = {
         ({}, ["C12", "table_wise", "whole: balances the ranks", "weights", "lookup", "update", "samples/s"]),
         ({}, ["none: all ranks share one memory", "adam for the dense part, rowwise_adagrad for the tables"]),
         ({}, ["fewer than batch.global_size 16,384", "only 1 step to learn in", "only 1,000 evaluation rows"]),
-        ({"variance_reduction": {}}, ["adam with variance reduction for the dense part"]),
-        ({"variance_reduction": {"control": "mean"}}, ["adam with variance reduction (control: mean) for the dense"]),
+        ({"variance_reduction": {}}, ["variance_reduction"]),
+        ({"variance_reduction": {"control": "mean"}}, ["variance_reduction (control: mean)"]),
         # 9,000 training rows, none held out: half in 141 steps of 32 (4,512 samples), and 4,488 in 36 of 128.
         (
             {"batch": GROWING, "run": WITHOUT_HELD_OUT},

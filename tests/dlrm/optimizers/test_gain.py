@@ -121,6 +121,8 @@ def test_where_the_batch_grows_estimates_stay_and_the_schedule_ends_with_the_sam
         ({"batch": {"global_size": 4096, "schedule": "mixed"}}, "dense_optimizer.schedule.scaling"),
         ({"dense_averaging": {}, "moments": None}, "dense_optimizer.schedule.scaling"),
         ({"moments": None}, "moments"),
+        ({"preconditioner": {}}, "preconditioner"),
+        ({"pruning": {}}, "pruning"),
     ],
 )
 def test_combinations_without_meaning_are_refused(document: dict[str, Any], field: str):

@@ -33,6 +33,22 @@ def test_nothing_is_said_of_a_run_with_enough_of_everything() -> None:
     assert list_shortages(make_job(1000), RowCounts(1_000_000, 100_000, 0.25)) == []
 
 
+@pytest.mark.parametrize(
+    ("every", "num_ranks", "said"),
+    [
+        (7, 2, None),
+        (100, 2, "dense_averaging.every: 100 steps are not fewer than the 100 of the run"),
+        (7, 1, "dense_averaging: there is one rank, so that nothing is averaged"),
+    ],
+)
+def test_weights_that_are_never_averaged_are_said_to_be(every: int, num_ranks: int, said: str | None) -> None:
+    job = make_job(1000).model_dump(mode="json")
+    job |= {"dense_averaging": {"every": every}, "moments": None}
+    job["resources"]["workers_per_node"] = num_ranks
+    warnings = list_shortages(JobConfig.model_validate(job), RowCounts(100_000))
+    assert [warning.message.startswith(said or "") for warning in warnings] == [True] * (said is not None)
+
+
 @pytest.mark.parametrize("epochs", [1, 0.5, 3])
 def test_a_run_one_step_short_is_said_to_have_few(epochs: float) -> None:
     num_rows = round(1000 * MIN_STEPS_OF_RUN / epochs)

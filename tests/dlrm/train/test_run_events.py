@@ -2,6 +2,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from dlrm.config.stages import BatchStage
 from dlrm.data.packed.open import open_packed
 from dlrm.data.rows import DataSchema, Feature
 from dlrm.gradient_stats.noise import NoiseState, StepNoise
+from dlrm.optimizers.auto_warmup import WarmupState
 from dlrm.programs.plan import make_plan_line
 from dlrm.record import (
     PART_DESCRIPTIONS,
@@ -34,7 +36,9 @@ from dlrm.train.run_events import (
     report_guess,
     report_large_batch,
     report_length,
+    report_methods,
     report_plan,
+    report_warmup,
     report_warnings,
 )
 from tests.dlrm.data.packed_files import random_rows, write_packed
@@ -50,6 +54,46 @@ def record(directory: Path, report: Callable[[Reporter], object]) -> list[EventR
     reporter.close()
     reports = [parse_report(line) for line in SpoolReader(attempt.spool_file(0, "events")).read()]
     return [report for report in reports if isinstance(report, EventReport)]
+
+
+@pytest.mark.parametrize(
+    ("num_votes", "schedule", "said"),
+    [
+        (3, {}, "the training loss was least at a learning rate of 0.02, from which it decays"),
+        (2, {}, "at autowu.max_fraction 0.5 of the run the training loss had not shown a least yet, and the learning "),
+        (3, {"decay": "constant"}, "was least at a learning rate of 0.02, which stays"),
+    ],
+)
+def test_the_end_of_a_warm_up_is_said_to_be_by_the_loss_or_at_its_limit(
+    tmp_path: Path, num_votes: int, schedule: dict[str, Any], said: str
+) -> None:
+    schedule = {"autowu": {}, **schedule}
+    job = JobConfig.model_validate({"data": {"format": "synthetic"}, "dense_optimizer": {"schedule": schedule}})
+    found = WarmupState(num_votes=num_votes, ended_at=1000, rate=0.02)
+    progress = RunProgress(num_steps=100, step=10)
+    report = partial(report_warmup, schedule=job.dense_optimizer.schedule, progress=progress, found=found)
+    assert said in record(tmp_path, report)[0].message
+
+
+def test_the_methods_of_a_run_are_said_with_their_choices(tmp_path: Path) -> None:
+    plain = {"data": {"format": "synthetic"}}
+    assert record(tmp_path / "plain", partial(report_methods, job=JobConfig.model_validate(plain))) == []
+    document = plain | {
+        "preconditioner": {},
+        "variance_reduction": {"control": "mean"},
+        "dense_optimizer": {"max_gradient_norm": 0.5, "schedule": {"autowu": {}}},
+        "batch": {"global_size": 65_536, "schedule": [{"until_fraction": 0.5, "global_size": 16_384}]},
+        "run": {"label_smoothing": 0.02},
+    }
+    job = resolve(JobSpec.model_validate(document)).job
+    assert record(tmp_path / "methods", partial(report_methods, job=job))[0].details["methods"] == [
+        "batch.schedule",
+        "variance_reduction (control: mean)",
+        "preconditioner kfac",
+        "dense_optimizer.max_gradient_norm 0.5",
+        "dense_optimizer.schedule.autowu",
+        "run.label_smoothing 0.02",
+    ]
 
 
 def told(
