@@ -93,6 +93,7 @@ def test_the_tables_fall_too_if_their_decay_is_wsd_and_shares_of_the_run_stay_as
 
 
 CONSTANT = {"decay": "constant"}
+LAST = {"epochs": 1.0, "keep_model": "last"}
 
 
 @pytest.mark.parametrize(
