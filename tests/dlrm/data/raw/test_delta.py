@@ -14,6 +14,7 @@ import pytest
 from dlrm.config import CategoricalColumn, DataConfig, DenseColumn, SchemaConfig
 from dlrm.data.errors import DataError
 from dlrm.data.raw.files import find_files
+from dlrm.data.raw.tables.table import list_versions
 from tests.dlrm.data.raw.plain import Row, plain_rows, tables_of
 from tests.dlrm.data.raw.tables import count_rows, find_table, read_files
 
@@ -85,6 +86,27 @@ def test_the_rows_are_those_of_the_library(tmp_path: Path, partition: list[str] 
     # A job goes on with the version that it began with.
     before = find_files([str(path)], None, None, Path("/"), versions={str(path): files[0].table.version})
     assert [file.name for file in before] == [file.name for file in files]
+
+
+def test_a_file_of_the_log_stands_for_its_version(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    for start in range(0, 9, 3):
+        deltalake.write_deltalake(path, make_rows(start, start + 3), mode="append")
+    deltalake.DeltaTable(path).delete("id < 2")
+    deltalake.DeltaTable(path).create_checkpoint()
+    counts = [3, 6, 9, 7]
+    for version, count in enumerate(counts):
+        files = find_table(path / f"_delta_log/{version:020}.json")
+        assert read_files(files).num_rows == count
+    checkpoint = path / "_delta_log/00000000000000000003.checkpoint.parquet"
+    assert read_files(find_table(checkpoint)).num_rows == 7
+    # Two versions in one job are pinned one by one.
+    named = find_table(path / "_delta_log/00000000000000000001.json")
+    versions = list_versions([*named, *find_table(path)])
+    assert list(versions.values()) == ["1", "3"]
+    deltalake.write_deltalake(path, make_rows(9, 12), mode="append")
+    for place, count in zip(versions, (6, 7), strict=True):
+        assert read_files(find_files([place], None, None, Path("/"), versions=versions)).num_rows == count
 
 
 def test_rows_of_deletion_vectors_are_not_read(tmp_path: Path) -> None:
