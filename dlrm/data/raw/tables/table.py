@@ -23,7 +23,7 @@ class TableVersion:
     """A table as it was at one time."""
 
     place: str
-    """Real path or URI of its directory, or of the file of its log that was named for a version."""
+    """Real path or URI of its directory, or of the file of its log that a user has named."""
     version: str
     """Version of a Delta table, or id of a snapshot of an Iceberg table."""
 
@@ -92,7 +92,7 @@ class TableDirectory:
         """
         self.name, self.field, self.version_file = name, field, version_file
         self.place = name if version_file is None else f"{name}/{version_file}"
-        """Path or URI by which the version that is read is known."""
+        """Path or URI by which its version is known to a later attempt."""
         self._roots, self.objects = roots, objects or {}
 
     def list_names(self, folder: str) -> list[str]:

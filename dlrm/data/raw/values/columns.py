@@ -87,7 +87,7 @@ class _ColumnReader:
         self.odd_values: OddValues = {}
 
     def compare(self, table: pa.Table, stated: Mapping[str, str | None]) -> None:
-        """Record the rows whose values differ from those that the path of the file states."""
+        """Record the rows with other values than the path of the file states."""
         for name in list_columns_to_read(self._schema, self._with_labels):
             if name in stated and stated[name] not in self._schema.missing:
                 values = table[name].combine_chunks()

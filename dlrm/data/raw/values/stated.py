@@ -1,4 +1,4 @@
-"""Values of a file that differ from the value that its path states for the same column."""
+"""Comparison of the values of a column with the value that the path of their file states."""
 
 import numpy as np
 import polars as pl
@@ -13,7 +13,7 @@ _DAY_SECONDS, _DAY_LETTERS = 86_400, len("2026-11-27")
 
 
 def find_contradictions(values: pa.Array, stated: str | None) -> NDArray[np.bool_]:
-    """Find the values [n] that differ from `stated`, which is None if the path states that the value is missing.
+    """Find the values [n] that differ from the one of their path; None: the path states that it is missing.
 
     Values are equal as texts, numbers or times, and a time equals its day: 7 is 07, and 2026-11-27T05:00 is 2026-11-27.
     """
@@ -39,7 +39,7 @@ def _find_equal(values: pa.Array, stated: str) -> NDArray[np.bool_]:
 
 
 def explain_contradiction(value: pa.Scalar, stated: str | None) -> tuple[str, str]:
-    """Return the message and the valid values for a value that differs from the one that its path states."""
+    """Return the message and the valid values for another value than its path states."""
     found = str(value.as_py()) if pa.types.is_temporal(value.type) else value.as_py()
     own = f"is {format_value(found)}" if value.is_valid else "is missing"
     told = "that it is missing" if stated is None else format_value(stated)

@@ -115,7 +115,7 @@ def test_times_of_parquet_may_be_more_exact_than_the_day_of_their_path(tmp_path:
         (table,) = tables_of(config, find_files(["t"], None, None, tmp_path))
         assert plain_rows(table)[0].categorical == (hour,)
     write(tmp_path / "t/day=2026-11-28/a", "parquet", label=[1], day=days[1])
-    with pytest.raises(DataError, match="day: is '2026-11-27 23:59:59', but .* states '2026-11-28'"):
+    with pytest.raises(DataError, match=r"day: is '2026-11-27 23:59:59', but .* states '2026-11-28'"):
         list(tables_of(config, find_files(["t"], None, None, tmp_path)))
 
 
