@@ -69,7 +69,7 @@ def list_delta_files(directory: TableDirectory, version: str | None) -> list[Tab
     """
     number = None if version is None else int(version)
     if directory.version_file is not None:
-        number = int(directory.version_file.removeprefix("_delta_log/").partition(".")[0])
+        number = int(directory.version_file.partition(".")[0])
     with TemporaryDirectory() as temporary:
         place = directory.name
         if is_remote(place):

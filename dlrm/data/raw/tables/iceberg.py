@@ -35,7 +35,7 @@ from dlrm.data.raw.tables.table import (
     sort_files,
 )
 
-_FOLDER, _HINT, _SNAPSHOT = "metadata", "version-hint.text", "metadata/snap-"
+_FOLDER, _HINT, _SNAPSHOT = "metadata", "version-hint.text", "snap-"
 _NUMBER = re.compile(r"v?(\d+)")
 
 
@@ -160,9 +160,10 @@ def list_iceberg_files(directory: TableDirectory, version: str | None) -> list[T
     Raises DataError if a file is missing, is not Parquet or is outside the data roots, and if no or more than one file
     of metadata may be the present one; and exceptions of the library.
     """
-    file = directory.version_file
-    is_metadata = file is not None and not file.startswith(_SNAPSHOT)
-    text = _read(directory, file.removeprefix(f"{_FOLDER}/") if is_metadata else _find_present(directory))
+    named = directory.version_file
+    if named is None or named.startswith(_SNAPSHOT):
+        named = _find_present(directory)
+    text = _read(directory, named)
     metadata = TableMetadataUtil.parse_raw((gzip.decompress(text) if text.startswith(b"\x1f\x8b") else text).decode())
     snapshot = IcebergSnapshot(directory, metadata, version)
     entries = snapshot.list_entries()

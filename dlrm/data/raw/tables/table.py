@@ -90,7 +90,9 @@ class TableDirectory:
         name: real path, or URI. field: for messages. objects: all those below a URI. version_file: name, relative to
         it, of the file of the log that stands for a version; None: the present version.
         """
-        self.name, self.field, self.version_file = name, field, version_file
+        self.name, self.field = name, field
+        self.version_file = None if version_file is None else version_file.rpartition("/")[2]
+        """Name of that file without its directory."""
         self.place = name if version_file is None else f"{name}/{version_file}"
         """Path or URI by which its version is known to a later attempt."""
         self._roots, self.objects = roots, objects or {}

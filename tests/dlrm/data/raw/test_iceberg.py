@@ -186,7 +186,7 @@ def test_the_list_of_a_snapshot_stands_for_it_with_the_columns_of_then(create: C
     for name, count in ((place, 2), (str(listing), 3)):
         assert read_files(find_files([name], None, None, Path("/"), versions=versions)).num_rows == count
     listing.rename(listing.with_name("snap-1-0.avro"))
-    with pytest.raises(DataError, match=r"has no snapshot with the file metadata/snap-1-0.avro"):
+    with pytest.raises(DataError, match=r"has no snapshot with the file snap-1-0.avro"):
         find_table(listing.with_name("snap-1-0.avro"))
 
 
