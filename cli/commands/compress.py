@@ -11,13 +11,13 @@ from rich.table import Table
 
 from cli.commands.attempt import run_to_success
 from cli.commands.options import Format, LineOfJson
-from cli.commands.scoring import require_scorer, run_scorer
+from cli.commands.scoring import find_trained_model, require_scorer, run_scorer
 from cli.local.console import say
 from cli.local.errors import BadInputError
 from cli.local.retraining import create_retraining
 from cli.local.run_store import local_model
 from cli.render.tables import make_table, print_result
-from dlrm.record import NoModelError, RunDirectory, TrainedModel
+from dlrm.record import RunDirectory
 
 
 class TableFormat(StrEnum):
@@ -128,12 +128,7 @@ def compress(
         run_to_success(started)
         options.append(f"--retrained={started.directory.model}")
     with local_model(model) as directory:
-        try:
-            source = TrainedModel.find(directory).path
-        except NoModelError as error:
-            raise BadInputError(
-                f"{model}: {error} (valid: a run that has succeeded, or its model/ directory)"
-            ) from None
+        source = find_trained_model(directory, model)
         result = run_scorer("dlrm.programs.compress", [*options, "--", str(source), *(data or [])])
     if output is not None:
         result["output"] = str(output)

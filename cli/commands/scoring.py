@@ -190,8 +190,16 @@ def export(
         typer.Argument(metavar="RUN", help="The directory of a run, here or in a bucket.", show_default=False),
     ],
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="Directory to write; must not exist yet.", show_default=False)
-    ],
+        Path | None, typer.Option("--output", "-o", help="Directory to write; must not exist yet.", show_default=False)
+    ] = None,
+    to_hub: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIRECTORY",
+            help="Directory to write for the Hugging Face Hub, from RUN or its model/; must not exist yet.",
+            show_default=False,
+        ),
+    ] = None,
     checkpoint: Annotated[
         str | None,
         typer.Option(
@@ -212,21 +220,49 @@ def export(
 
         dlrm export s3://bucket/runs/demo-20260101-120000 -o model-of-bucket
 
+    --to-hub writes a finished model as a directory for the Hugging Face Hub, with
+    its card as README.md; `huggingface_hub.upload_folder` uploads it as it is:
+
+        dlrm export runs/demo-20260101-120000 --to-hub demo-hub
+
+    Nothing is uploaded. README.md names no license: that is for you to add.
+
     The metrics are from the evaluation after that step; if the run made none, the
     model is measured now, on the rows that the run held out. Reading a checkpoint
     can run code that its author put into it: export only checkpoints that you trust.
 
     Exit code: 0 written, 2 no such checkpoint or bad input, 1 any other failure.
     """
-    if not is_remote(run):
+    if (output is None) == (to_hub is None):
+        raise BadInputError("--output, --to-hub: one of them is required (valid: --output DIRECTORY)")
+    if to_hub is not None and checkpoint is not None:
+        raise BadInputError("--checkpoint: valid with --output, whose model can then be exported --to-hub")
+    if output is not None and not is_remote(run):
         require_run(Path(run))
-    if output.exists():
-        raise BadInputError(f"--output {output}: already exists (valid: a new directory)")
+    for option, path in (("--output", output), ("--to-hub", to_hub)):
+        if path is not None and path.exists():
+            raise BadInputError(f"{option} {path}: already exists (valid: a new directory)")
     require_scorer()
-    with local_checkpoint(run, checkpoint) as (directory, found):
-        options = ["--checkpoint", found or find_kept_checkpoint(directory), "--output", str(output)]
-        result = {**run_scorer("dlrm.programs.export", [*options, "--", str(directory)]), "model": str(output)}
+    if to_hub is not None:
+        with local_model(run) as directory:
+            arguments = ["--to-hub", str(to_hub), "--", str(find_trained_model(directory, run))]
+            result = run_scorer("dlrm.programs.export", arguments)
+    else:
+        with local_checkpoint(run, checkpoint) as (directory, found):
+            options = ["--checkpoint", found or find_kept_checkpoint(directory), "--output", str(output)]
+            result = run_scorer("dlrm.programs.export", [*options, "--", str(directory)])
+    result["model"] = str(to_hub or output)
     print_result(result, make_result_table(result), as_json=as_json)
+    if to_hub is not None:
+        say("before you publish it: README.md and config.json name the files of its rows, encoders/ has their values")
+
+
+def find_trained_model(directory: Path, named: str) -> Path:
+    """Find the model of a run, or in its own directory. named: path as the user wrote it. Raises BadInputError."""
+    try:
+        return TrainedModel.find(directory).path
+    except NoModelError as error:
+        raise BadInputError(f"{named}: {error} (valid: a run that has succeeded, or its model/ directory)") from None
 
 
 def find_kept_checkpoint(run: Path) -> str:

@@ -74,7 +74,7 @@ model.predict(row)  # one probability per row; lists of values score many rows
 
 
 def _render_data(config: SavedConfig, dataset: Dataset) -> str:
-    held_out = f"{dataset.evaluation.num_rows:,} held out ({_describe_held_out(config)})"
+    held_out = f"{dataset.evaluation.num_rows:,} held out ({describe_held_out(config)})"
     rows = f"{dataset.train.num_rows:,} to train on, {held_out}"
     facts = {"rows": rows, "label rate": f"{100 * dataset.train_label_rate:.2f} % of the training rows are positive"}
     if dataset.has_weights:
@@ -95,7 +95,8 @@ def _render_data(config: SavedConfig, dataset: Dataset) -> str:
     return f"{format_table(('', ''), list(facts.items()))}\n\nFiles:\n\n{_list_files(meta)}"
 
 
-def _describe_held_out(config: SavedConfig) -> str:
+def describe_held_out(config: SavedConfig) -> str:
+    """Describe which rows the model was measured on."""
     if config.data.eval:
         return "separate files"
     if config.data.format == "packed":

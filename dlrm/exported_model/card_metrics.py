@@ -26,13 +26,14 @@ def format_code(text: str) -> str:
     return f"{fence}{pad}{plain}{pad}{fence}".replace("|", "\\|")
 
 
-_METRICS = {
+METRICS_SHOWN = {
     "auc": "AUC",
     "auc_standard_error": "standard error of the AUC",
     "log_loss": "log-loss",
     "normalized_entropy": "normalized entropy",
     "calibration": "calibration",
 }
+"""Metrics that say how good a model is, with words for them."""
 
 
 def render_quality_warnings(metrics: Mapping[str, float | None], source: EvaluationSource) -> list[str]:
@@ -47,7 +48,7 @@ def render_metrics(train_label_rate: float, metrics: Mapping[str, float | None])
     yardsticks = find_yardsticks(metrics)
     constant = {"auc": 0.5, "log_loss": metrics.get("constant_log_loss")}
     columns = [metrics, constant, *(result.model_dump() for result in yardsticks)]
-    rows = [(words, *(_format_metric(column.get(name)) for column in columns)) for name, words in _METRICS.items()]
+    rows = [(words, *(_format_metric(column.get(name)) for column in columns)) for name, words in METRICS_SHOWN.items()]
     if metrics.get("best_possible_auc") is not None:
         others = [""] * (len(columns) - 1)
         rows.insert(1, ("best possible AUC", _format_metric(metrics["best_possible_auc"]), *others))

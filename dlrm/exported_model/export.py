@@ -19,7 +19,17 @@ from dlrm.data.packed.open import read_prepared_data
 from dlrm.data.prepare.fingerprint import get_library_versions
 from dlrm.data.rows import DataSchema
 from dlrm.exported_model.card import render_model_card
-from dlrm.exported_model.layout import CARD, CONFIG, ENCODERS, MANIFEST, METRICS, WEIGHTS, Manifest, SavedConfig
+from dlrm.exported_model.layout import (
+    CARD,
+    CONFIG,
+    ENCODERS,
+    HUB_CARD,
+    MANIFEST,
+    METRICS,
+    WEIGHTS,
+    Manifest,
+    SavedConfig,
+)
 from dlrm.exported_model.weights_file import map_new_weights
 from dlrm.model import FirstOrder, PlainModel
 from dlrm.record import FileRecord, get_checkpoint_step, sync_directory, sync_tree
@@ -157,10 +167,11 @@ def write_whole(directory: Path) -> Iterator[Path]:
 
 
 def _write_manifest(part: Path) -> None:
-    """Flush all files and directories to disk, and write the manifest, which lists the files but the card."""
+    """Flush all files and directories to disk, and write the manifest, which lists the files but the cards."""
     sync_tree(part)
     names = sorted(str(path.relative_to(part)) for path in part.rglob("*") if path.is_file())
-    Manifest(files={name: FileRecord.from_file(part / name) for name in names if name != CARD}).write(part / MANIFEST)
+    listed = [name for name in names if name not in (CARD, HUB_CARD)]
+    Manifest(files={name: FileRecord.from_file(part / name) for name in listed}).write(part / MANIFEST)
     sync_directory(part)
 
 

@@ -9,7 +9,8 @@
                                 trained on a synthetic log
             metrics.json        final metrics of the run
             MODEL_CARD.md       description of the model for users, who may edit it
-            manifest.json       size and SHA-256 of every other file but the card; written last
+            README.md           the same with metadata, in a directory for the Hugging Face Hub
+            manifest.json       size and SHA-256 of every other file but the cards; written last
 """
 
 from typing import Any, Literal
@@ -20,11 +21,12 @@ from dlrm.config import DataConfig, ModelConfig
 from dlrm.data.packed.layout import ENCODERS
 from dlrm.record import FileRecord, PreparedData, Record
 
-WEIGHTS, CONFIG, METRICS, CARD, MANIFEST = (
+WEIGHTS, CONFIG, METRICS, CARD, HUB_CARD, MANIFEST = (
     "model.safetensors",
     "config.json",
     "metrics.json",
     "MODEL_CARD.md",
+    "README.md",
     "manifest.json",
 )
 FORMAT = 1
@@ -34,6 +36,7 @@ __all__ = [
     "CONFIG",
     "ENCODERS",
     "FORMAT",
+    "HUB_CARD",
     "MANIFEST",
     "METRICS",
     "WEIGHTS",
@@ -96,4 +99,4 @@ class Manifest(Record):
 
     format: Literal[1] = FORMAT
     files: dict[str, FileRecord]
-    """Size and SHA-256 of each file, by path relative to the directory."""
+    """Size and SHA-256 of each file but the cards, by path relative to the directory."""

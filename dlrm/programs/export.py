@@ -1,4 +1,7 @@
-"""Exports a checkpoint: `python -m dlrm.programs.export RUN_DIRECTORY --checkpoint NAME --output DIRECTORY`.
+"""Exports a model: `python -m dlrm.programs.export RUN_DIRECTORY --checkpoint NAME --output DIRECTORY`.
+
+`python -m dlrm.programs.export MODEL --to-hub DIRECTORY` writes a finished model for the Hugging Face Hub instead, with
+the metrics that it has.
 
 Writes the model directory that a run writes at its end, and prints one line of JSON: the step, and the metrics on the
 rows that the run held out. The metrics are from the evaluation after that step if the run made one; otherwise the model
@@ -13,7 +16,9 @@ from pathlib import Path
 
 from dlrm.data.errors import DataError
 from dlrm.exported_model.export import ExportError, export_model
+from dlrm.exported_model.hub import write_hub_directory
 from dlrm.exported_model.layout import METRICS
+from dlrm.exported_model.load import ModelError
 from dlrm.exported_model.run_checkpoint import RunCheckpoint, open_run_checkpoint
 from dlrm.programs.evaluate import measure, tell
 from dlrm.programs.json_lines import fail
@@ -24,17 +29,23 @@ from hostinfo.fast_exit import skip_last_collection
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run_directory", type=Path)
-    parser.add_argument("--checkpoint", required=True, help="as `dlrm.record.find_checkpoint` finds it")
-    parser.add_argument("--output", type=Path, required=True, help="directory to write; must not exist")
+    parser.add_argument("source", type=Path, help="directory of a run; of a model with --to-hub")
+    parser.add_argument("--checkpoint", default="newest", help="as `dlrm.record.find_checkpoint` finds it")
+    output = parser.add_mutually_exclusive_group(required=True)
+    output.add_argument("--output", type=Path, help="directory to write; must not exist")
+    output.add_argument("--to-hub", type=Path, help="directory to write for the Hub; must not exist")
     arguments = parser.parse_args()
     try:
-        run = RunDirectory(arguments.run_directory)
+        if arguments.to_hub is not None:
+            config, metrics = write_hub_directory(arguments.source, arguments.to_hub)
+            print(json.dumps({"step": config.step, **metrics}))  # noqa: T201
+            return EXIT_DONE
+        run = RunDirectory(arguments.source)
         checkpoint = open_run_checkpoint(run, arguments.checkpoint, tell)
         metrics = _find_metrics(checkpoint) | _read_yardsticks(run)
         resolved, dataset = checkpoint.resolved, checkpoint.dataset
         export_model(checkpoint.path, arguments.output, resolved, dataset, metrics, checkpoint.first_order)
-    except (DataError, OSError) as error:
+    except (DataError, ModelError, OSError) as error:
         # What cannot be read is the wrong path or damaged; what cannot be written is not.
         return fail(error, EXIT_FAILED if isinstance(error, ExportError) else EXIT_BAD_INPUT)
     print(json.dumps({"step": checkpoint.progress.step, **metrics}))  # noqa: T201

@@ -22,7 +22,8 @@ class PreparedData(Record):
     checksum: str
     """Checksum of the rows."""
     tables: dict[str, str] = Field(default={})
-    """Versions of the tables of Delta Lake and Iceberg that were read, by their directories."""
+    """Versions of the tables of Delta Lake and Iceberg that were read, by their directories, or by the named files of
+    their logs."""
 
 
 class RunStoreRecord(Record):

@@ -101,7 +101,8 @@ class PackedMeta(_Record):
     sources: list[str]
     """The raw files, as shown to users."""
     tables: dict[str, str] = {}
-    """Versions of the tables of Delta Lake and Iceberg that the raw files belong to, by the tables' directories."""
+    """Versions of the tables of Delta Lake and Iceberg that the raw files belong to, by the tables' directories, or by
+    the named files of their logs."""
     raw_format: str | None = None
     """Format of the raw files, as in the job document; None in directories of earlier versions."""
     versions: dict[str, str]

@@ -23,10 +23,10 @@ from dlrm.data.errors import DataError
 from dlrm.data.raw.data_file import DataFile, find_path_values, list_objects
 from dlrm.data.raw.stores import StoreError
 from dlrm.data.raw.tables.logs import (
-    ICEBERG,
     find_kind,
     find_kinds,
     find_kinds_above,
+    find_version_file,
     list_table_files,
     make_table_error,
     refuse_table_files,
@@ -79,8 +79,8 @@ def find_files(
 ) -> list[DataFile]:
     """Find the files that `patterns` name: in the order given, in natural order within a pattern, each real file once.
 
-    The directory of a table of Delta Lake or Iceberg, or a file of Iceberg's metadata, stands for the present files of
-    the table.
+    The directory of a table of Delta Lake or Iceberg stands for the present files of the table, and a file of its log
+    for the files of a version.
 
     field: field of the job document, such as data.train, or argument of a command, for messages, which number the
     patterns of a document; None if a path alone says what is meant. data_roots: directories, and s3:// or gs://
@@ -146,16 +146,13 @@ def _check_file(path: Path, field: str | None) -> DataFile:
 
 
 def _find_table(path: Path, field: str | None, roots: Roots) -> tuple[TableDirectory, str] | None:
-    """Find the table, and its kind, by `path`: the table's directory, or a file of Iceberg's metadata."""
+    """Find the table, and its kind, by `path`: the table's directory, or a file of its log."""
     real = path.resolve()
     if real.is_dir():
         kind = find_kind(real)
         return (TableDirectory(str(real), field, roots), kind) if kind else None
-    if real.parent.name != "metadata" or ".metadata.json" not in real.name or not real.is_file():
-        return None
-    directory = TableDirectory(str(real.parent.parent), field, roots)
-    directory.metadata_name = real.name
-    return directory, ICEBERG
+    named = find_version_file(str(real)) if real.is_file() else None
+    return named and (TableDirectory(named[0], field, roots, version_file=named[2]), named[1])
 
 
 def _find_remote_files(
@@ -168,15 +165,20 @@ def _find_remote_files(
     """
     base, shown = _get_fixed_part(pattern), hide_credentials(pattern)
     roots.check_object(base, shown, field)
+    named = find_version_file(base) if base == pattern.rstrip("/") else None
+    place = named[0] if named else base
+    roots.check_object(place, shown, field)
     try:
-        listed = list_objects(base)
+        listed = list_objects(place)
     except StoreError as error:
         raise DataError(error.message, shown, field=field, valid=error.valid) from None
     except (OSError, pa.ArrowException) as error:
         raise DataError(f"not readable: {error}", shown, field=field, valid="objects that this user may read") from None
     tables = find_kinds(file.name for file in listed)
+    objects = {file.name: file for file in listed}
+    if named:
+        return list_table_files(TableDirectory(place, field, roots, objects, named[2]), named[1], versions)
     if base in tables and base == pattern.rstrip("/"):
-        objects = {file.name: file for file in listed}
         return list_table_files(TableDirectory(base, field, roots, objects), tables[base], versions)
     found = [file for file in listed if not re.search(r"(^|/)[._]", file.name.removeprefix(base))]
     if base != pattern.rstrip("/"):

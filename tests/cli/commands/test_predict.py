@@ -101,6 +101,17 @@ def test_evaluate_takes_files_of_another_format(made: Made, tmp_path: Path) -> N
     assert run("evaluate", made.path, empty).stderr.startswith(f"error: {empty}, DATA: there are no rows (valid: ")
 
 
+@pytest.mark.slow
+def test_a_model_is_exported_for_the_hub_and_scores_as_before(made: Made, tmp_path: Path) -> None:
+    ended = run("export", made.path, "--to-hub", tmp_path / "hub", "--json")
+    assert ended.returncode == 0, ended.stderr
+    assert "before you publish it: README.md and config.json name the files" in ended.stderr
+    told = json.loads(ended.stdout)
+    assert (told["model"], told["auc"]) == (str(tmp_path / "hub"), 0.75)
+    scores = [run("predict", path, made.rows).stdout for path in (made.path, tmp_path / "hub")]
+    assert scores[0] == scores[1] != ""
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -113,6 +124,14 @@ def test_evaluate_takes_files_of_another_format(made: Made, tmp_path: Path) -> N
         (["evaluate", ".", "--checkpoint", "newest"], ".: not the directory of a run"),
         (["export", ".", "-o", "new"], ".: not the directory of a run"),
         (["export", "run", "-o", "run"], "--output run: already exists (valid: a new directory)"),
+        (["export", "run"], "--output, --to-hub: one of them is required"),
+        (["export", "run", "-o", "a", "--to-hub", "b"], "--output, --to-hub: one of them is required"),
+        (["export", "run", "--to-hub", "run"], "--to-hub run: already exists (valid: a new directory)"),
+        (
+            ["export", "run", "--to-hub", "new"],
+            "run: contains no model: a run has one once it has succeeded (valid:",
+        ),
+        (["export", "run", "--to-hub", "new", "--checkpoint", "newest"], "--checkpoint: valid with --output"),
         (["evaluate", "run"], "is the directory of a run without a model (valid: --checkpoint newest)"),
         pytest.param(
             ["export", "run", "-o", "new"],

@@ -62,12 +62,14 @@ def _copy(file: DataFile, target: Path) -> None:
 
 
 def list_delta_files(directory: TableDirectory, version: str | None) -> list[TableFile]:
-    """List the files of a version of a table; version None is the newest.
+    """List the files of a version of a table; version None is the one that was named, else the newest.
 
     Raises DataError if a file is missing or outside the data roots,
     and exceptions of that library.
     """
     number = None if version is None else int(version)
+    if directory.version_file is not None:
+        number = int(directory.version_file.partition(".")[0])
     with TemporaryDirectory() as temporary:
         place = directory.name
         if is_remote(place):
@@ -80,7 +82,7 @@ def list_delta_files(directory: TableDirectory, version: str | None) -> list[Tab
         actions = pa.table(table.get_add_actions())
         deleted = _find_deleted_rows(table, place)
     values, columns = _list_partition_values(actions), _list_columns(table)
-    read = TableVersion(directory.name, str(table.version()))
+    read = TableVersion(directory.place, str(table.version()))
     files: list[tuple[int, TableFile]] = []
     for row, path in enumerate(map(unquote, actions["path"].to_pylist())):
         is_absolute = path.startswith(("/", "file:")) or "://" in path

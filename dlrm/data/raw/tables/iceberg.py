@@ -35,7 +35,7 @@ from dlrm.data.raw.tables.table import (
     sort_files,
 )
 
-_FOLDER, _HINT = "metadata", "version-hint.text"
+_FOLDER, _HINT, _SNAPSHOT = "metadata", "version-hint.text", "snap-"
 _NUMBER = re.compile(r"v?(\d+)")
 
 
@@ -43,9 +43,19 @@ class IcebergSnapshot:
     """A snapshot of a table, with the schema that it is read by."""
 
     def __init__(self, directory: TableDirectory, metadata: TableMetadata, version: str | None) -> None:
-        """Choose a snapshot of a table, the present one if `version` is None. Raises DataError if it is gone."""
+        """Choose a snapshot of a table: the one of `version`, else the one whose file was named, else the present one.
+
+        Raises DataError if it is gone.
+        """
         self._directory, self.metadata = directory, metadata
-        if version is None:
+        file = directory.version_file or ""
+        if version is None and file.startswith(_SNAPSHOT):
+            snapshot = next((one for one in metadata.snapshots if one.manifest_list.endswith(f"/{file}")), None)
+            if snapshot is None:
+                message = f"has no snapshot with the file {file} any more"
+                raise directory.make_error(message, "a snapshot that the table keeps")
+            schema_id = metadata.current_schema_id if snapshot.schema_id is None else snapshot.schema_id
+        elif version is None:
             snapshot, schema_id = metadata.current_snapshot(), metadata.current_schema_id
         else:
             number, schema = version.split("/")
@@ -54,7 +64,7 @@ class IcebergSnapshot:
                 raise directory.make_error(f"has no snapshot {number} any more", "a table that keeps its snapshots")
         self._snapshot = snapshot
         self.schema: Schema = metadata.schema_by_id(schema_id) or metadata.schema()
-        self.version = TableVersion(directory.name, f"{snapshot.snapshot_id if snapshot else 0}/{schema_id}")
+        self.version = TableVersion(directory.place, f"{snapshot.snapshot_id if snapshot else 0}/{schema_id}")
 
     def find(self, name: str) -> DataFile:
         """Find a file by its name in the metadata. A table that was copied or moved has it in its own directory."""
@@ -145,15 +155,17 @@ class _Input(InputFile):
 
 
 def list_iceberg_files(directory: TableDirectory, version: str | None) -> list[TableFile]:
-    """List the files of a version of a table; version None is the present one.
+    """List the files of a version of a table; version None is the one that was named, else the present one.
 
     Raises DataError if a file is missing, is not Parquet or is outside the data roots, and if no or more than one file
     of metadata may be the present one; and exceptions of the library.
     """
-    named = directory.metadata_name
-    text = _read(directory, named or _find_present(directory))
+    named = directory.version_file
+    if named is None or named.startswith(_SNAPSHOT):
+        named = _find_present(directory)
+    text = _read(directory, named)
     metadata = TableMetadataUtil.parse_raw((gzip.decompress(text) if text.startswith(b"\x1f\x8b") else text).decode())
-    snapshot = IcebergSnapshot(directory, metadata, None if named else version)
+    snapshot = IcebergSnapshot(directory, metadata, version)
     entries = snapshot.list_entries()
     data = [entry for entry in entries if entry.data_file.content == DataFileContent.DATA]
     other = next((entry.data_file for entry in data if entry.data_file.file_format != FileFormat.PARQUET), None)

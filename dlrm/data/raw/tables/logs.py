@@ -18,6 +18,10 @@ _LOGS = {"_delta_log": DELTA, ".hoodie": HUDI}
 """Kinds of tables by the directory of their log."""
 _IN_LOG = re.compile(rf"(.*?)/(?:(_delta_log|\.hoodie)/.*|metadata/(?:{METADATA.pattern}))", re.DOTALL)
 """Paths of files of a log: directory of the table, and of the log unless it is Iceberg's."""
+_VERSION_FILE = re.compile(
+    r"(.*)/((_delta_log/)\d{20}\.(?:json|checkpoint\.[^/]*parquet)|metadata/(?:[^/]*\.metadata\.json[^/]*|snap-[^/]*\.avro))",
+    re.DOTALL,
+)
 _MAX_LEVELS = 12
 """Number of directories above a file that are looked at: tables have a directory for each value of some columns."""
 
@@ -39,6 +43,16 @@ def find_kinds(paths: Iterable[str]) -> dict[str, str]:
         if "/_delta_log/" in path or "/.hoodie/" in path or "/metadata/" in path
     )
     return {match[1]: _LOGS.get(match[2], ICEBERG) for match in found if match}
+
+
+def find_version_file(path: str) -> tuple[str, str, str] | None:
+    """Split the path of a file that stands for a version of a table: the table's directory, its kind, and the name.
+
+    The name is relative to the directory. The file is a commit or a checkpoint of Delta Lake, or Iceberg's metadata or
+    list of a snapshot. None: the path names no such file.
+    """
+    found = _VERSION_FILE.fullmatch(path)
+    return found and (found[1], DELTA if found[3] else ICEBERG, found[2])
 
 
 def find_kinds_above(uri: str) -> dict[str, str]:
@@ -84,7 +98,7 @@ _MAX_MESSAGE = 300
 def list_table_files(directory: TableDirectory, kind: str, versions: Mapping[str, str]) -> Sequence[TableFile]:
     """List the files of a table; at least one of them has rows.
 
-    versions: version to read by the directory of a table; other tables are read at their newest version. Raises
+    versions: version to read by the place of a table; other tables are read at their newest version. Raises
     DataError if the table cannot be read by its log.
     """
     library = _LIBRARIES.get(kind)
@@ -95,7 +109,7 @@ def list_table_files(directory: TableDirectory, kind: str, versions: Mapping[str
             from dlrm.data.raw.tables.delta import list_delta_files as list_files
         else:
             from dlrm.data.raw.tables.iceberg import list_iceberg_files as list_files
-        files = list_files(directory, versions.get(directory.name))
+        files = list_files(directory, versions.get(directory.place))
     except ImportError:
         message = f"is a table of {kind}, which the library {library} reads by its log, and that is not installed"
         valid = "pip install 'dlrm-service[tables]', or files with a copy of its present rows"

@@ -22,8 +22,8 @@ from dlrm.data.roots import Roots
 class TableVersion:
     """A table as it was at one time."""
 
-    directory: str
-    """Real path or URI of its directory."""
+    place: str
+    """Real path or URI of its directory, or of the file of its log that a user has named."""
     version: str
     """Version of a Delta table, or id of a snapshot of an Iceberg table."""
 
@@ -78,12 +78,23 @@ class TableDirectory:
     """The directory of a table, whose log may name files elsewhere, too. Every file must be inside the data roots."""
 
     def __init__(
-        self, name: str, field: str | None, roots: Roots, objects: Mapping[str, DataFile] | None = None
+        self,
+        name: str,
+        field: str | None,
+        roots: Roots,
+        objects: Mapping[str, DataFile] | None = None,
+        version_file: str | None = None,
     ) -> None:
-        """Set where the table is. name: real path, or URI. field: for messages. objects: all those below a URI."""
+        """Set where the table is.
+
+        name: real path, or URI. field: for messages. objects: all those below a URI. version_file: name, relative to
+        it, of the file of the log that stands for a version; None: the present version.
+        """
         self.name, self.field = name, field
-        self.metadata_name: str | None = None
-        """Name of the file of metadata that a user has chosen, for Iceberg; None: the present one."""
+        self.version_file = None if version_file is None else version_file.rpartition("/")[2]
+        """Name of that file without its directory."""
+        self.place = name if version_file is None else f"{name}/{version_file}"
+        """Path or URI by which its version is known to a later attempt."""
         self._roots, self.objects = roots, objects or {}
 
     def list_names(self, folder: str) -> list[str]:
@@ -137,5 +148,5 @@ def sort_files(files: Iterable[tuple[int, TableFile]]) -> list[TableFile]:
 
 
 def list_versions(files: Sequence[DataFile]) -> dict[str, str]:
-    """List the versions of the tables that files belong to, by the directories of the tables."""
-    return {file.table.directory: file.table.version for file in files if isinstance(file, TableFile)}
+    """List the versions of the tables that files belong to, by the places of the tables."""
+    return {file.table.place: file.table.version for file in files if isinstance(file, TableFile)}

@@ -3,7 +3,7 @@
 import difflib
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -114,8 +114,7 @@ def cut_csv_blocks(
                 header, rows = get_first_line(first), first.drop_first()
             else:
                 names, rows = schema.columns or [] if with_labels else _find_columns(first, schema), first
-            stated = {name: value for name, value in file.path_values.items() if name not in names}
-            reader = _BlockReader(file.name, schema, names, stated, with_labels, rows.first_number)
+            reader = _BlockReader(file, schema, names, with_labels, rows.first_number)
         for run in (rows,) if header is None else cut_at_headers(rows, header):
             if run.num_lines:
                 yield Block(file.name, run.num_lines, run.num_bytes, partial(reader.parse, run))
@@ -174,21 +173,22 @@ class _BlockReader:
 
     def __init__(
         self,
-        file: str,
+        file: DataFile,
         schema: SchemaConfig,
         names: list[str],
-        stated: Mapping[str, str | None],
         with_labels: bool,
         first_line: int,
     ) -> None:
         """Prepare to parse blocks.
 
         names: names of all columns of the file, in order; those that are not read may be blank or occur twice.
-        stated: values of further columns in all rows, by name; None: missing. first_line: number of the line of the
-        first row.
+        first_line: number of the line of the first row.
         """
-        self._file, self._schema, self._with_labels, self._first_line = file, schema, with_labels, first_line
-        self._stated = {name: None if value in schema.missing else value for name, value in stated.items()}
+        self._file, self._schema, self._with_labels, self._first_line = file.name, schema, with_labels, first_line
+        self._path_values = file.path_values
+        further = {name: value for name, value in file.path_values.items() if name not in names}
+        self._stated = {name: None if value in schema.missing else value for name, value in further.items()}
+        """Values of further columns in all rows, by name; None: missing."""
         kept = {*list_columns_to_read(schema, with_labels)}
         self._names = [name if name in kept else f"\0{number}" for number, name in enumerate(names)]
         self._delimiter = get_character(schema.delimiter)
@@ -207,7 +207,7 @@ class _BlockReader:
             valid = "data in the first line, or a schema without `columns`: the names then come from the header"
             bad.add(np.array([0]), self._schema.label, lambda _: ("the first line is a header", valid))
             table = table.slice(1)
-        return parse_columns(table, self._schema, bad, keep_going, self._with_labels)
+        return parse_columns(table, self._schema, bad, keep_going, self._with_labels, self._path_values)
 
     def _parse_strings(self, data: bytes, num_lines: int) -> pa.Table:
         """Parse `data` to the columns to read, as strings, null if blank.

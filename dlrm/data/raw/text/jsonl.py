@@ -169,7 +169,7 @@ def _parse(lines: Lines, file: DataFile, schema: SchemaConfig, with_labels: bool
     # Polars cannot export a name with a NUL.
     arrays = [values.alias("").to_arrow(compat_level=pl.CompatLevel.oldest()) for values in texts.values()]
     table = pa.Table.from_arrays(arrays, [*texts])
-    return parse_columns(table, schema, bad, keep_going, with_labels)
+    return parse_columns(table, schema, bad, keep_going, with_labels, file.path_values)
 
 
 def _list_numbers(schema: SchemaConfig) -> set[str]:

@@ -40,7 +40,9 @@ def cut_arrow_blocks(
                 num_bytes -= (end - place) * start // table.num_rows
                 for name, value in stated.items():
                     piece = piece.append_column(name, pa.repeat(value, piece.num_rows))
-                parse = partial(parse_table, piece, first + start + 1, file.name, schema, with_labels)
+                parse = partial(
+                    parse_table, piece, first + start + 1, file.name, schema, with_labels, stated=file.path_values
+                )
                 yield Block(file.name, piece.num_rows, num_bytes, parse)
             first, place = first + table.num_rows, end
 

@@ -253,7 +253,9 @@ def cut_parquet_blocks(
                     # The share of the whole file in proportion to the rows; it includes columns that are not read.
                     num_bytes = file.num_bytes * end // num_rows - file.num_bytes * first // num_rows
                     table = pa.Table.from_batches([batch])
-                    parse = partial(parse_table, table, first + 1, file.name, schema, with_labels)
+                    parse = partial(
+                        parse_table, table, first + 1, file.name, schema, with_labels, stated=file.path_values
+                    )
                     yield Block(file.name, batch.num_rows, num_bytes, parse)
                     first = end
 

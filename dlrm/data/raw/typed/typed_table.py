@@ -1,7 +1,7 @@
 """Conversion of typed tables, from Parquet or from memory; column types are checked before any value."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import polars as pl
@@ -20,17 +20,23 @@ _NUMBERS = "numbers, bool, decimals, or text of numbers"
 
 
 def parse_table(
-    table: pa.Table, first_row: int, source: str | None, schema: SchemaConfig, with_labels: bool, keep_going: bool
+    table: pa.Table,
+    first_row: int,
+    source: str | None,
+    schema: SchemaConfig,
+    with_labels: bool,
+    keep_going: bool,
+    stated: Mapping[str, str | None] | None = None,
 ) -> Parsed:
     """Convert the rows of a table that has passed `check_columns`.
 
     source: name of the file for errors, which give a row's number as its line; None for rows in memory. first_row:
-    number of the table's first row, counted from 1; from 0 for rows in memory. Raises DataError at the first bad row
-    unless `keep_going`, and if a dictionary is damaged.
+    number of the table's first row, counted from 1; from 0 for rows in memory. stated: as for `parse_columns`. Raises
+    DataError at the first bad row unless `keep_going`, and if a dictionary is damaged.
     """
     bad = BadRows(source, first_row, table.num_rows)
     try:
-        return parse_columns(simplify_types(table), schema, bad, keep_going, with_labels)
+        return parse_columns(simplify_types(table), schema, bad, keep_going, with_labels, stated)
     # A damaged page of Parquet may hold indices beyond its dictionary.
     except pa.ArrowIndexError as error:
         raise DataError(f"not readable: {error}", source, valid="a complete file") from None

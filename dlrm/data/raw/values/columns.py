@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import numpy as np
@@ -33,6 +33,7 @@ from dlrm.data.raw.values.integers import (
     parse_hexadecimal_ids,
 )
 from dlrm.data.raw.values.positive_labels import explain_missing_label, list_label_values, match_positive
+from dlrm.data.raw.values.stated import explain_contradiction, find_contradictions
 from dlrm.data.raw.values.times import explain_not_time, get_time_part, parse_times
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?", re.IGNORECASE)
@@ -46,15 +47,22 @@ def list_columns_to_read(schema: SchemaConfig, with_labels: bool) -> list[str]:
 
 
 def parse_columns(
-    columns: pa.Table, schema: SchemaConfig, bad: BadRows, keep_going: bool, with_labels: bool = True
+    columns: pa.Table,
+    schema: SchemaConfig,
+    bad: BadRows,
+    keep_going: bool,
+    with_labels: bool = True,
+    stated: Mapping[str, str | None] | None = None,
 ) -> Parsed:
     """Convert the columns of one block to checked rows.
 
     columns: text or typed columns of the rows that have no fault in `bad` so far; further faults are added to it.
-    keep_going: leave bad rows out; otherwise raise DataError for the first bad row.
+    keep_going: leave bad rows out; otherwise raise DataError for the first bad row. stated: values that the path of the
+    file states, by column; a row with another value is bad.
     """
     rows = np.flatnonzero(bad.good)
     reader = _ColumnReader(schema, bad, rows, with_labels)
+    reader.compare(columns, stated or {})
     table = reader.read_table(columns)
     if bad.any and not keep_going:
         bad.raise_first()
@@ -77,6 +85,14 @@ class _ColumnReader:
         self._lists: dict[str, NDArray[np.float64]] = {}
         """Numbers [L, n] of lists of L values, by column: each dense column takes one element."""
         self.odd_values: OddValues = {}
+
+    def compare(self, table: pa.Table, stated: Mapping[str, str | None]) -> None:
+        """Record the rows with other values than the path of the file states."""
+        for name in list_columns_to_read(self._schema, self._with_labels):
+            if name in stated and stated[name] not in self._schema.missing:
+                values = table[name].combine_chunks()
+                explain = partial(explain_contradiction, stated=stated[name])
+                self._record_bad_values(name, find_contradictions(values, stated[name]), values, explain)
 
     def read_table(self, table: pa.Table) -> RawTable:
         """Convert the columns of `table`, [n] each. In the result the values of bad rows are undefined."""

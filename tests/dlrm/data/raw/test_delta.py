@@ -1,19 +1,18 @@
 """Tables of Delta Lake, written by its own library, and read as that library reads them."""
 
-import json
-import struct
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
 import deltalake
 import pyarrow as pa
-import pyroaring
 import pytest
 
 from dlrm.config import CategoricalColumn, DataConfig, DenseColumn, SchemaConfig
 from dlrm.data.errors import DataError
 from dlrm.data.raw.files import find_files
+from dlrm.data.raw.tables.table import list_versions
+from tests.dlrm.data.raw.delta_deletes import add_deletion_vector
 from tests.dlrm.data.raw.plain import Row, plain_rows, tables_of
 from tests.dlrm.data.raw.tables import count_rows, find_table, read_files
 
@@ -29,32 +28,6 @@ def make_rows(start: int, end: int) -> pa.Table:
             "small": pa.array([number % 4 for number in numbers], pa.int8()),
         }
     )
-
-
-def add_deletion_vector(path: Path, name: str, rows: list[int]) -> None:
-    """Commit a deletion vector for a file, which the library reads, but does not write; see Delta's PROTOCOL.md."""
-    bitmap = pyroaring.BitMap(rows).serialize()
-    vector = struct.pack("<IQI", 1681511377, 1, 0) + bitmap
-    logs = sorted((path / "_delta_log").glob("*.json"))
-    actions = [json.loads(line) for log in logs for line in log.read_text().splitlines()]
-    add = next(action["add"] for action in actions if "add" in action and name.endswith(action["add"]["path"]))
-    text = encode_z85(vector)
-    described = {"storageType": "i", "pathOrInlineDv": text, "sizeInBytes": len(vector), "cardinality": len(rows)}
-    remove = {
-        "path": add["path"],
-        "deletionTimestamp": 0,
-        "dataChange": True,
-        "partitionValues": add["partitionValues"],
-    }
-    changed = [{"remove": remove}, {"add": {**add, "deletionVector": described}}]
-    (path / "_delta_log" / f"{len(logs):020}.json").write_text("\n".join(map(json.dumps, changed)))
-
-
-def encode_z85(data: bytes) -> str:
-    letters = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
-    padded = data + b"\0" * (-len(data) % 4)
-    words = struct.unpack(f">{len(padded) // 4}I", padded)
-    return "".join(letters[word // 85**power % 85] for word in words for power in (4, 3, 2, 1, 0))
 
 
 @pytest.mark.parametrize("partition", [None, ["place"], ["day", "small", "place"]])
@@ -85,6 +58,27 @@ def test_the_rows_are_those_of_the_library(tmp_path: Path, partition: list[str] 
     # A job goes on with the version that it began with.
     before = find_files([str(path)], None, None, Path("/"), versions={str(path): files[0].table.version})
     assert [file.name for file in before] == [file.name for file in files]
+
+
+def test_a_file_of_the_log_stands_for_its_version(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    for start in range(0, 9, 3):
+        deltalake.write_deltalake(path, make_rows(start, start + 3), mode="append")
+    deltalake.DeltaTable(path).delete("id < 2")
+    deltalake.DeltaTable(path).create_checkpoint()
+    counts = [3, 6, 9, 7]
+    for version, count in enumerate(counts):
+        files = find_table(path / f"_delta_log/{version:020}.json")
+        assert read_files(files).num_rows == count
+    checkpoint = path / "_delta_log/00000000000000000003.checkpoint.parquet"
+    assert read_files(find_table(checkpoint)).num_rows == 7
+    # Two versions in one job are pinned one by one.
+    named = find_table(path / "_delta_log/00000000000000000001.json")
+    versions = list_versions([*named, *find_table(path)])
+    assert list(versions.values()) == ["1", "3"]
+    deltalake.write_deltalake(path, make_rows(9, 12), mode="append")
+    for place, count in zip(versions, (6, 7), strict=True):
+        assert read_files(find_files([place], None, None, Path("/"), versions=versions)).num_rows == count
 
 
 def test_rows_of_deletion_vectors_are_not_read(tmp_path: Path) -> None:

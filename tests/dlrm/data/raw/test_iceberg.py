@@ -16,6 +16,7 @@ from pyiceberg.types import LongType, StringType
 
 from dlrm.data.errors import DataError
 from dlrm.data.raw.files import find_files
+from dlrm.data.raw.tables.table import list_versions
 from tests.dlrm.data.raw.iceberg_deletes import Delete, delete_rows
 from tests.dlrm.data.raw.tables import count_rows, find_table, read_files
 
@@ -163,6 +164,30 @@ def test_deletes_by_value_are_for_older_files_of_their_partition_alone(create: C
     read = read_files(find_table(get_place(table)))
     # Of rows 0 to 3, row 0 alone is in that partition.
     assert sorted(read["id"].to_pylist()) == list(range(1, 12))
+
+
+def test_the_list_of_a_snapshot_stands_for_it_with_the_columns_of_then(create: Callable[[str], Table]) -> None:
+    table = create("none")
+    table.append(make_rows(0, 3))
+    with table.update_schema() as changed:
+        changed.rename_column("place", "spot")
+    table.overwrite(make_rows(3, 5).rename_columns(["id", "spot", "day", "seen"]))
+    first = table.snapshots()[0]
+    listing = Path(first.manifest_list.removeprefix("file://"))
+    assert listing.name.startswith("snap-")
+    files = find_table(listing)
+    read = read_files(files)
+    assert count_rows(read) == count_rows(table.scan(snapshot_id=first.snapshot_id).to_arrow())
+    assert (read.num_rows, read.schema.names[1]) == (3, "place")
+    place = str(get_place(table))
+    versions = list_versions([*find_table(place), *files])
+    assert [*versions] == [place, str(listing)]
+    # The pin of the whole table is none of the snapshot.
+    for name, count in ((place, 2), (str(listing), 3)):
+        assert read_files(find_files([name], None, None, Path("/"), versions=versions)).num_rows == count
+    listing.rename(listing.with_name("snap-1-0.avro"))
+    with pytest.raises(DataError, match=r"has no snapshot with the file snap-1-0.avro"):
+        find_table(listing.with_name("snap-1-0.avro"))
 
 
 @pytest.mark.parametrize("hint", ["2", "1", "00002-b", ""])

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from datetime import date, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from dlrm.data.inspect.judge.infer import infer
 from dlrm.data.inspect.report.job_files import check_files
 from dlrm.data.inspect.sample.files import sample_files
 from dlrm.data.prepare.fingerprint import get_identities
+from dlrm.data.raw.data_file import MISSING
 from dlrm.data.raw.files import find_files
 from tests.dlrm.data.raw.plain import Row, plain_rows, tables_of
 
@@ -76,11 +78,45 @@ def test_values_of_paths_are_read_like_cells_of_csv(tmp_path: Path, kind: str) -
 
 
 @FORMATS
-def test_the_column_of_a_file_counts_before_that_of_its_path(tmp_path: Path, kind: str) -> None:
-    write(tmp_path / "t/site=path/a", kind, label=[0, 1], site=["own", "other"])
-    config = make_config(kind, SchemaConfig(categorical=[CategoricalColumn(name="site")]))
+def test_a_file_and_its_path_may_state_a_value_twice_but_not_two_values(tmp_path: Path, kind: str) -> None:
+    schema = SchemaConfig(
+        dense=[DenseColumn(name="n", transform="none")],
+        categorical=[CategoricalColumn(name="site"), CategoricalColumn(name="day", time_part="hour")],
+    )
+    config = make_config(kind, schema)
+    same: dict[str, Any] = {"n": [7.0, 7.0], "site": ["a b"] * 2, "day": ["2026-11-27T05:00", "2026-11-27 17:00:01"]}
+    place = tmp_path / "t/day=2026-11-27/n=07/site=a%20b/a"
+    write(place, kind, label=[0, 1], **same)
     (table,) = tables_of(config, find_files(["t"], None, None, tmp_path))
-    assert [row.categorical for row in plain_rows(table)] == [("own",), ("other",)]
+    assert [(row.dense, row.categorical) for row in plain_rows(table)] == [((7.0,), ("a b", h)) for h in (5, 17)]
+    others = {"n": [7.0, 8.0], "site": ["a b", "A b"], "day": ["2026-11-27", "2026-11-28"]}
+    for name, values in others.items():
+        write(place, kind, label=[0, 1], **{**same, name: values})
+        with pytest.raises(DataError, match=rf"a, line \d, {name}: is .*8|A b.*, but the path of the file states"):
+            list(tables_of(config, find_files(["t"], None, None, tmp_path)))
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow", "csv"])
+def test_a_missing_value_is_another_one_than_that_of_the_path(tmp_path: Path, kind: str) -> None:
+    config = make_config(kind, SchemaConfig(categorical=[CategoricalColumn(name="site")]))
+    for number, (stated, message) in enumerate(
+        [("x", "line 2, site: is missing, but the path .* 'x'"), (MISSING, "line 1, site: is 'x', but .* missing")]
+    ):
+        write(tmp_path / f"{number}/site={stated}/a", kind, label=[0, 1], site=["x", None])
+        with pytest.raises(DataError, match=message if kind != "csv" else message.replace("2", "3").replace("1", "2")):
+            list(tables_of(config, find_files([str(number)], None, None, tmp_path)))
+
+
+def test_times_of_parquet_may_be_more_exact_than_the_day_of_their_path(tmp_path: Path) -> None:
+    config = make_config("parquet", SchemaConfig(categorical=[CategoricalColumn(name="day", time_part="hour")]))
+    days = [date(2026, 11, 27)], [datetime(2026, 11, 27, 23, 59, 59)]
+    for values, hour in zip(days, (0, 23), strict=True):
+        write(tmp_path / "t/day=2026-11-27/a", "parquet", label=[1], day=values)
+        (table,) = tables_of(config, find_files(["t"], None, None, tmp_path))
+        assert plain_rows(table)[0].categorical == (hour,)
+    write(tmp_path / "t/day=2026-11-28/a", "parquet", label=[1], day=days[1])
+    with pytest.raises(DataError, match=r"day: is '2026-11-27 23:59:59', but .* states '2026-11-28'"):
+        list(tables_of(config, find_files(["t"], None, None, tmp_path)))
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv", "arrow"])

@@ -221,10 +221,14 @@ def write_iceberg(directory: Path, rows: pa.Table) -> None:
 
 @pytest.mark.usefixtures("configured")
 @pytest.mark.parametrize(
-    ("source", "write"), [("delta", write_delta), pytest.param("n/ice", write_iceberg, marks=pytest.mark.slow)]
+    ("source", "write", "first"),
+    [
+        ("delta", write_delta, f"_delta_log/{0:020}.checkpoint.parquet"),
+        pytest.param("n/ice", write_iceberg, "metadata/00001-*.metadata.json", marks=pytest.mark.slow),
+    ],
 )
 def test_tables_are_read_by_their_logs(
-    endpoint: str, tmp_path: Path, source: str, write: Callable[[Path, pa.Table], None]
+    endpoint: str, tmp_path: Path, source: str, write: Callable[[Path, pa.Table], None], first: str
 ) -> None:
     rows = pa.table({"id": range(10), "place": ["x/y é", "b c"] * 5})
     write(tmp_path, rows)
@@ -235,8 +239,14 @@ def test_tables_are_read_by_their_logs(
     files = find_files([f"s3://bucket/lake/{source}"], "data.train", ["s3://bucket/lake"], Path("/"))
     assert count_rows(read_files(files)) == count_rows(rows.filter(pc.field("id") != 3))
     check_unchanged(files)
-    (version,) = {file.table.directory for file in files if isinstance(file, TableFile)}
+    (version,) = {file.table.place for file in files if isinstance(file, TableFile)}
     assert version == f"s3://bucket/lake/{source}"
+    # The state before the deletion.
+    (before,) = (path.relative_to(tmp_path) for path in (tmp_path / source).glob(first))
+    whole = find_files([f"s3://bucket/lake/{before}"], "data.train", ["s3://bucket/lake"], Path("/"))
+    assert count_rows(read_files(whole)) == count_rows(rows)
+    with pytest.raises(DataError, match="is outside the data roots"):
+        find_files([f"s3://bucket/lake/{before}"], "data.train", [f"s3://bucket/lake/{before}"], Path("/"))
 
 
 @pytest.mark.usefixtures("configured")

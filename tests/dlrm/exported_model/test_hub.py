@@ -1,0 +1,80 @@
+"""Models as directories for the Hugging Face Hub; where its library is installed, as that library reads them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+import dlrm
+from dlrm.exported_model.hub import write_hub_directory
+from dlrm.exported_model.load import ModelError
+from tests.dlrm.exported_model.conftest import Made, made_of_csv
+
+
+@pytest.fixture
+def hub(made: Made, tmp_path: Path) -> Path:
+    write_hub_directory(made.path, tmp_path / "hub")
+    return tmp_path / "hub"
+
+
+def read_metadata(hub: Path) -> tuple[dict[str, Any], str]:
+    _, metadata, card = (hub / "README.md").read_text().split("---\n", 2)
+    return yaml.safe_load(metadata), card
+
+
+def test_the_directory_is_a_model_with_the_same_scores_after_a_download(made: Made, hub: Path, tmp_path: Path) -> None:
+    # Downloads are links to files named by their hashes, beside files of the Hub's own, and people edit the card.
+    (tmp_path / "blobs").mkdir()
+    for number, file in enumerate(path for path in sorted(hub.rglob("*")) if path.is_file()):
+        blob = file.rename(tmp_path / f"blobs/{number}")
+        file.symlink_to(blob)
+    (hub / ".gitattributes").write_text("*.safetensors filter=lfs\n")
+    (hub / "README.md").write_text("---\nlicense: mit\n" + (hub / "README.md").read_text().removeprefix("---\n"))
+    scores, expected = (
+        np.concatenate(list(dlrm.load_model(path).predict_files(str(made.rows)))) for path in (hub, made.path)
+    )
+    np.testing.assert_array_equal(scores, expected)
+
+
+def test_the_card_is_that_of_the_model_behind_metadata_without_a_license(made: Made, hub: Path) -> None:
+    metadata, card = read_metadata(hub)
+    assert card.strip() == (made.path / "MODEL_CARD.md").read_text().strip()
+    assert {"config.json", "model.safetensors", "README.md"} <= {path.name for path in hub.iterdir()}
+    assert "license" not in metadata
+    assert (metadata["library_name"], metadata["pipeline_tag"]) == ("dlrm-service", "tabular-classification")
+    (entry,) = metadata["model-index"]
+    (result,) = entry["results"]
+    assert (entry["name"], result["dataset"]["name"]) == ("made", "held-out rows (10 %, by a hash of their number)")
+    assert {metric["type"]: metric["value"] for metric in result["metrics"]} == {
+        "roc_auc": 0.75,
+        "log_loss": 0.4,
+        "normalized_entropy": 0.8,
+        "calibration": 1.01,
+    }
+
+
+def test_the_library_of_the_hub_reads_the_card_and_its_metrics(hub: Path) -> None:
+    hub_library = pytest.importorskip("huggingface_hub", reason="huggingface_hub is not installed")
+    data = hub_library.ModelCard.load(hub / "README.md").data
+    assert isinstance(data, hub_library.ModelCardData)
+    assert (data.model_name, data.license, data.library_name) == ("made", None, "dlrm-service")
+    assert {result.metric_type: result.metric_value for result in data.eval_results}["roc_auc"] == 0.75
+    # What the library writes is what it has read.
+    again = hub_library.ModelCard(f"---\n{data}\n---\ntext").data
+    assert again.to_dict() == data.to_dict()
+
+
+def test_a_model_without_metrics_has_no_index_of_them(tmp_path: Path) -> None:
+    made = made_of_csv(tmp_path, metrics={"num_samples": 8})
+    write_hub_directory(made.path, tmp_path / "hub")
+    assert "model-index" not in read_metadata(tmp_path / "hub")[0]
+
+
+def test_a_spoilt_model_is_refused_and_leaves_nothing(copied: Path, tmp_path: Path) -> None:
+    (copied / "metrics.json").write_text(json.dumps({"auc": 0.99}))
+    with pytest.raises(ModelError, match=r"metrics\.json: has .* instead of"):
+        write_hub_directory(copied, tmp_path / "hub")
+    assert not list(tmp_path.glob("hub*"))
