@@ -41,7 +41,7 @@ RECALIBRATION_FIGURES = {
 def describe_group_figures(metrics: Mapping[str, object]) -> dict[str, str]:
     """Return the names of the metrics within groups that `metrics` have, and what they are called."""
     ranks = sorted(int(rank) for name in metrics if (rank := name.removeprefix(RECALL_AT)) != name and rank.isdecimal())
-    names = {GROUPED_AUC: "AUC within groups", NUM_GROUPED_ROWS: "rows of groups with both labels"}
+    names = {GROUPED_AUC: "AUC within groups", NUM_GROUPED_ROWS: "rows in groups of both labels"}
     names |= {f"{RECALL_AT}{rank}": f"recall@{rank} within groups" for rank in ranks}
     return {name: words for name, words in names.items() if metrics.get(name) is not None}
 
