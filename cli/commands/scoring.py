@@ -145,9 +145,19 @@ def evaluate(
         ),
     ] = None,
     file_format: Format = None,
+    negative_sampling: Annotated[
+        float | None,
+        typer.Option(
+            metavar="W",
+            help="Share of the negatives that DATA holds, drawn at random; 1: all of them.",
+            show_default="data.negative_sampling of the model",
+        ),
+    ] = None,
     as_json: LineOfJson = False,
 ) -> None:
     """Measure the quality of a trained model: AUC, log-loss, normalized entropy, calibration.
+
+    If run.group_by was set, also AUC and recall within groups.
 
     Without DATA, the model is measured on the rows that its own run held out:
 
@@ -168,6 +178,7 @@ def evaluate(
     """
     require_scorer()
     options = [] if file_format is None else ["--format", file_format]
+    options += [] if negative_sampling is None else ["--negative-sampling", str(negative_sampling)]
     metrics = _measure(model, checkpoint, options, data or [])
     print_result(metrics, make_result_table(metrics), as_json=as_json)
 

@@ -14,7 +14,7 @@ from cli.local.console import UNKNOWN, escape_unprintable, format_decision, form
 from cli.local.progress import describe_progress
 from cli.render.tables import cell, cut_cell, dim, make_facts_table, make_table
 from dlrm.config import ResolvedJob, format_count, shorten_sizes
-from dlrm.record import SHARPNESS_FIGURES, format_auc
+from dlrm.record import RECALIBRATION_FIGURES, SHARPNESS_FIGURES, describe_group_figures, format_auc
 from hostinfo.sizes import format_size
 from service.client import ApiKey, Artifact, Attempt, BatchStage, Checkpoint, DueJob, Event, Job, JobDetails, QueuePlace
 
@@ -37,6 +37,7 @@ RESULT_NAMES = {
     "train_log_loss": "log-loss on training rows",
     "normalized_entropy": "normalized entropy",
     "calibration": "calibration",
+    **RECALIBRATION_FIGURES,
     **SHARPNESS_FIGURES,
     "samples_per_second": "samples/s",
     "noise_scale": "noise scale",
@@ -262,12 +263,20 @@ def _list_results(result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     is_measured = result.get("log_loss") is not None
     if model := result.get("model"):
         result = {**result, "model_card": f"{model}/{MODEL_CARD}"}
-    for name, words in RESULT_NAMES.items():
+    for name, words in _list_names(result):
         value = result.get(name)
         if value not in (None, ""):
             yield words, _format_result(name, value, result)
         elif is_measured and name in result and name in NEED_BOTH_LABELS:
             yield words, "undefined: all rows have the same label"
+
+
+def _list_names(result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """List the names of the values with their labels; figures within groups come after the calibration."""
+    for name, words in RESULT_NAMES.items():
+        yield name, words
+        if name == "calibration":
+            yield from describe_group_figures(result).items()
 
 
 def _format_result(name: str, value: Any, result: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from dlrm.config.base import MAX_ROWS, Config
+from dlrm.config.base import FALSE_IS_NULL, MAX_ROWS, Config
 from dlrm.config.errors import invalid
 from dlrm.config.messages import describe_no_match
 from dlrm.config.patterns import PatternError, check_scheme
@@ -144,6 +144,10 @@ class DataConfig(Config):
     """Mapping of categorical values to table rows; the synthetic log and packed rows already contain table rows."""
     weight_column: ColumnName | None = None
     """Name of the column of sample weights; it replaces the schema's `weight`."""
+    negative_sampling: Annotated[float | None, Field(gt=0.0, le=1.0), FALSE_IS_NULL] = None
+    """Share w of the negatives that the rows hold, drawn at random, beside all positives. Training is on the rows as
+    they are; the model's probabilities q become q / (q + (1 - q) / w), the true rates (He et al. 2014, section 6.3),
+    and in figures of rows each negative counts 1 / w times. null or false: rows as they occur."""
     max_bad_fraction: float = Field(default=0.0, ge=0.0, lt=1.0)
     """Largest share of the rows that may be unreadable; up to it, unreadable rows are left out and counted."""
     synthetic: SyntheticConfig | None = None

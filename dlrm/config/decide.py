@@ -256,10 +256,11 @@ def _decide_epochs(document: dict[str, Any], facts: DataFacts | None) -> tuple[f
 
 
 def _decide_validation(document: dict[str, Any], facts: DataFacts | None) -> tuple[float, str]:
-    if document["run"]["epochs"] != "auto":
+    is_needed = document["run"]["recalibrate"] is not None
+    if document["run"]["epochs"] != "auto" and not is_needed:
         return 0.0, "run.epochs is set: the evaluation rows choose the best model"
     if facts is None:
-        return 0.0, UNKNOWN_ROWS
+        return MAX_VALIDATION_FRACTION if is_needed else 0.0, UNKNOWN_ROWS
     # One row of every k is held out, so that the fraction is one over a whole number.
     period = max(1 / MAX_VALIDATION_FRACTION, facts.num_train_rows / MAX_VALIDATION_ROWS)
     num_rows = round(facts.num_train_rows / round(period))

@@ -21,9 +21,11 @@ EXECUTION_SETTINGS: dict[str, Any] = {
     "batch": {"chunk_size": True},
     "run": {
         "checkpoint_every_seconds": True,
+        "group_by": True,
         "keep_checkpoints": True,
         "keep_scores": True,
         "peer_timeout_seconds": True,
+        "recall_at": True,
         "sharpness": True,
         "trackers": True,
         "yardsticks": True,
@@ -38,6 +40,7 @@ _EVALUATION_SETTINGS = {
     "patience": True,
     "keep_model": True,
     "blend": True,
+    "recalibrate": True,
     "target_auc": True,
 }
 _EXCLUDED: dict[str, Any] = {**EXECUTION_SETTINGS, "run": {**EXECUTION_SETTINGS["run"], **_EVALUATION_SETTINGS}}

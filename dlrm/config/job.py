@@ -303,6 +303,16 @@ class JobSpec(Config):
         return self
 
     @model_validator(mode="after")
+    def _check_groups(self) -> Self:
+        if self.run.group_by is None or not self.data.is_raw:
+            return self
+        names = [column.feature for column in self.data.raw_schema.categorical if not column.multi_hot]
+        if self.run.group_by not in names:
+            message = f"{self.run.group_by!r} is no categorical feature of one value a row"
+            raise invalid("run.group_by", message, " or ".join(["null", *names[:20]]))
+        return self
+
+    @model_validator(mode="after")
     def _check_moments(self) -> Self:
         moments, world_size = self.moments, self.resources.world_size
         if moments is None:

@@ -6,6 +6,7 @@ from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from dlrm.config.base import FALSE_IS_NULL, MAX_ROWS, MAX_SECONDS, Auto, Config
 from dlrm.config.errors import invalid
+from dlrm.config.schema import ColumnName
 from dlrm.config.trackers import TrackersConfig
 
 MIN_VALIDATION_FRACTION = 1e-12
@@ -22,6 +23,7 @@ NumEpochs = Annotated[float, Field(gt=0.0, le=1000.0)]
 ValidationFraction = Annotated[float, Field(ge=0.0, le=0.5), AfterValidator(_check_validation_fraction)]
 Patience = Annotated[int, Field(ge=1, le=1000)]
 Blend = Literal["logistic", "none"]
+Rank = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
 class WarmStartConfig(Config):
@@ -67,6 +69,17 @@ class RunSpec(Config):
     both, with the weights that suit the validation rows. logistic: logistic regression; none: the model stays
     as it was trained. auto: logistic with validation rows to choose by and up to 300,000 training rows; none if epochs
     or target_auc is set."""
+    recalibrate: Annotated[Literal["isotonic", "platt"] | None, FALSE_IS_NULL] = None
+    """Map of the model's probabilities that is fitted on the validation rows after training. isotonic: any rising one
+    (Zadrozny and Elkan 2002), which makes some scores equal; platt: a linear one of the logit (Platt 1999), which keeps
+    their order, for few validation rows. null or false: none."""
+    group_by: Annotated[ColumnName | None, FALSE_IS_NULL] = None
+    """Categorical feature of one value a row, such as a user, within whose groups the order of the evaluation rows is
+    measured too: the AUC of each group with both labels, averaged by their numbers of rows (GAUC, Zhu et al. 2017,
+    arXiv 1703.02091). null or false: no groups."""
+    recall_at: Annotated[Annotated[list[Rank], Field(min_length=1, max_length=20)] | None, FALSE_IS_NULL] = None
+    """Numbers k of rows, the best-scored of each group: recall@k is the share of the group's positives among them, in
+    the mean over groups with a positive. null or false: none."""
     reset_tables_each_epoch: bool = False
     """Whether every epoch but the first begins with newly drawn tables and without their optimizer state, while the
     dense parameters go on, so that the model does not learn its training rows by heart (MEDA, Liu et al. 2023, arXiv
@@ -93,7 +106,7 @@ class RunSpec(Config):
     that works is never lost, however long a checkpoint or the preparation of rows takes it."""
     keep_scores: bool = False
     """Whether the run keeps the logit of every evaluation row, in scores/ of its directory: 4 bytes a row for each
-    evaluation until the end, and then for the model that is kept alone. A blend is not in them."""
+    evaluation until the end, and then for the model that is kept alone. A blend and a recalibration are not in them."""
     warm_start: WarmStartConfig | None = None
     """Trained model from which the run starts; null: random initial weights."""
     yardsticks: Literal["all", "logistic", "none"] = "all"
@@ -116,6 +129,16 @@ class RunSpec(Config):
         if self.reset_tables_each_epoch and self.warm_start is not None:
             message = "would throw away the tables of run.warm_start after the first epoch"
             raise invalid("reset_tables_each_epoch", message, "false, or no run.warm_start")
+        return self
+
+    @model_validator(mode="after")
+    def _check_quality(self) -> Self:
+        if self.recalibrate is not None and self.validation_fraction == 0.0:
+            message = "holds out no row, and run.recalibrate is fitted on validation rows"
+            raise invalid("validation_fraction", message, '"auto", above 0 to 0.5; or run.recalibrate null')
+        if self.recall_at is not None and self.group_by is None:
+            message = "ranks rows within groups, and run.group_by is null"
+            raise invalid("recall_at", message, "null, or a run.group_by")
         return self
 
 

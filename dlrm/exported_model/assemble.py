@@ -4,8 +4,9 @@ from collections.abc import Mapping
 
 import torch
 
-from dlrm.exported_model.layout import SavedConfig
-from dlrm.model import PlainModel
+from dlrm.exported_model.layout import Recalibration, SavedConfig
+from dlrm.metrics.true_rates import get_log_share
+from dlrm.model import OutputMap, PlainModel
 from dlrm.model.quantized import QuantizedTable, decode_matrix, quantize_table
 
 
@@ -28,7 +29,22 @@ def assemble(config: SavedConfig, stored: Mapping[str, torch.Tensor]) -> PlainMo
                 for part in ("mask", "scale"):
                     weights.pop(f"{name}.{part}", None)
     module.load_state_dict(weights, assign=True)
+    module.output_map = make_output_map(config.data.negative_sampling, config.recalibration)
     return module.eval().requires_grad_(False)
+
+
+def make_output_map(negative_sampling: float | None, recalibration: Recalibration | None) -> OutputMap | None:
+    """Make the map of a model's logits to true rates; None if they stay as they are.
+
+    negative_sampling: share of the negatives that its rows held; None for all of them.
+    """
+    if negative_sampling is None and recalibration is None:
+        return None
+    shift = get_log_share(negative_sampling)
+    if recalibration is None or recalibration.kind == "platt":
+        found = recalibration or Recalibration(kind="platt")
+        return OutputMap(shift, found.slope, found.offset)
+    return OutputMap(shift, knots=(recalibration.before, recalibration.after))
 
 
 def list_matrices(module: PlainModel) -> dict[str, torch.Tensor]:

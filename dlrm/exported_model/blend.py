@@ -1,7 +1,7 @@
 """Blends a trained model with logistic regression: the logit becomes the weighted mean of both."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from dlrm.config import JobConfig
 from dlrm.data.dataset import Dataset
 from dlrm.data.rows import Rows, RowSource
-from dlrm.data.split import hold_out_validation, sample_train_rows
-from dlrm.exported_model.blend_file import BlendOutput, BlendReport
+from dlrm.data.split import hold_out_validation
 from dlrm.exported_model.score import score
-from dlrm.metrics.binary import compute_binary_metrics, log_loss
+from dlrm.metrics.binary import log_loss
 from dlrm.model import FirstOrder, PlainModel, encode_table_name
 from dlrm.yardsticks.logistic import LogisticRegression, fit_logistic_regression
 from dlrm.yardsticks.rows import ScoredRows, compute_max_bytes, score_rows
@@ -44,6 +43,8 @@ class Blend:
     """Logistic regression, fitted again on the training rows with the validation rows; None if its share is 0."""
     num_train_rows: int
     """Number of rows that logistic regression was fitted on last: up to MAX_ROWS that fit the memory."""
+    validation: ScoredRows
+    """Validation rows at true rates, scored by the blend with logistic regression fitted on the others."""
 
     def describe(self) -> str:
         """Describe what the model is blended with, and why, in one sentence."""
@@ -60,48 +61,6 @@ class Blend:
             f"{self.share:.1f} times that of logistic regression, fitted on {self.num_train_rows:,} training rows: "
             f"{figures}, of both {self.log_loss:.4f}{why}"
         )
-
-
-def blend_and_measure(model: PlainModel, dataset: Dataset, job: JobConfig) -> BlendOutput:
-    """Blend a trained model as `fit_blend` does, and measure the blend on all evaluation rows.
-
-    model: gets the first-order part. If no blend could be chosen or measured, the report says why.
-    """
-    reasons: list[str] = []
-    blend = try_blend(model, dataset, job, reasons.append)
-    if blend is None:
-        return BlendOutput(BlendReport(message=reasons[0]), None)
-    metrics: dict[str, float | None] = {}
-    if blend.first_order is not None:
-        model.first_order = blend.first_order
-        scored = score_source(model, dataset.evaluation)
-        try:
-            measured = compute_binary_metrics(scored.labels, scored.logits, scored.weights)
-        except ValueError as error:
-            return BlendOutput(BlendReport(message=f"{UNBLENDED}, since the blend cannot be measured: {error}"), None)
-        metrics = {
-            **asdict(measured),
-            "validation_log_loss": blend.log_loss,
-            # They are known of the trained model alone.
-            **dict.fromkeys(("validation_auc", "validation_calibration")),
-            **_measure_train(model, dataset, job),
-        }
-    report = BlendReport(
-        message=blend.describe(), share=blend.share, num_train_rows=blend.num_train_rows, metrics=metrics
-    )
-    return BlendOutput(report, blend.first_order)
-
-
-def _measure_train(model: PlainModel, dataset: Dataset, job: JobConfig) -> dict[str, float | None]:
-    """Measure a model on the sample of training rows that the evaluations of its run use; empty if there is none."""
-    run = job.run
-    held_out = hold_out_validation(dataset, run.validation_fraction, job.data.split, run.seed)
-    sample = sample_train_rows(held_out, run.num_train_eval_rows)
-    if sample is None:
-        return {}
-    scored = score_source(model, sample)
-    measured = compute_binary_metrics(scored.labels, scored.logits, scored.weights)
-    return {"train_auc": measured.auc, "train_log_loss": measured.log_loss}
 
 
 def try_blend(model: PlainModel, dataset: Dataset, job: JobConfig, tell: Callable[[str], None]) -> Blend | None:
@@ -138,15 +97,17 @@ def fit_blend(model: PlainModel, dataset: Dataset, job: JobConfig) -> Blend | No
         is_mean=job.model.pooling == "mean",
     )
     logistic = fit(held_out.train)
-    by_logistic = _score_all(held_out.validation, logistic.predict)
-    by_model = score_source(model, held_out.validation)
+    share_of_negatives = job.data.negative_sampling
+    by_logistic = _score_all(held_out.validation, logistic.predict).correct(share_of_negatives)
+    by_model = score_source(model, held_out.validation).correct(share_of_negatives)
     losses = {share: _compute_blended_loss(by_model, by_logistic, share) for share in SHARES}
     share = _choose_share(losses, _count_effective_rows(by_model))
     # The validation rows have chosen the weights: what is fitted with so few parameters may learn from them too.
     kept = fit(dataset.train) if share > 0.0 else logistic
     first_order = _make_first_order(kept, dataset, job, share) if share > 0.0 else None
     num_rows = held_out.validation.num_rows
-    return Blend(share, num_rows, losses[share], losses[0.0], losses[1.0], first_order, kept.num_rows)
+    blended = replace(by_model, logits=_mix(by_model, by_logistic, share))
+    return Blend(share, num_rows, losses[share], losses[0.0], losses[1.0], first_order, kept.num_rows, blended)
 
 
 def score_source(model: PlainModel, rows: RowSource) -> ScoredRows:
@@ -158,9 +119,12 @@ def _score_all(rows: RowSource, predict: Callable[[Rows], NDArray[np.float64]]) 
     return score_rows(rows, np.arange(rows.num_rows), predict)
 
 
+def _mix(by_model: ScoredRows, by_logistic: ScoredRows, share: float) -> NDArray[np.floating]:
+    return (1.0 - share) * by_model.logits + share * by_logistic.logits
+
+
 def _compute_blended_loss(by_model: ScoredRows, by_logistic: ScoredRows, share: float) -> float:
-    logits = (1.0 - share) * by_model.logits + share * by_logistic.logits
-    return log_loss(by_model.labels, logits, by_model.weights)
+    return log_loss(by_model.labels, _mix(by_model, by_logistic, share), by_model.weights)
 
 
 def _choose_share(losses: Mapping[float, float], num_rows: float) -> float:

@@ -1,6 +1,7 @@
 """The model card: what a model is, what data it was trained on, how good it was there, and what it is not for."""
 
 import json
+import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
@@ -25,7 +26,7 @@ def render_model_card(config: SavedConfig, dataset: Dataset, metrics: Mapping[st
         "": "\n\n".join([_render_summary(config, dataset.encoders), *warnings]),
         "Use": _render_use(dataset.encoders),
         "Data": _render_data(config, dataset),
-        "Measured on held-out rows": render_metrics(config.train_label_rate, metrics),
+        "Measured on held-out rows": render_metrics(config.train_label_rate, metrics, config.data.negative_sampling),
         "Columns": _render_columns(config, dataset.encoders),
         "Training": _render_training(config, metrics),
         "Limits": _render_limits(config, dataset.encoders),
@@ -51,6 +52,13 @@ def _render_summary(config: SavedConfig, encoders: Encoders | None) -> str:
             f" Its logit is {1 - share:.1f} times that of the trained model plus {share:.1f} times that of a logistic "
             "regression on the same columns; validation rows chose these weights."
         )
+    if (share := config.data.negative_sampling) is not None:
+        text += (
+            f" Its training rows held a share of {share:g} of the negatives: {math.log(share):.4f} is added to its "
+            "logit, so that its probabilities are true rates."
+        )
+    if (recalibration := config.recalibration) is not None:
+        text += f" Its logit is then mapped ({recalibration.kind}) as its validation rows ask for."
     return text
 
 
@@ -77,6 +85,9 @@ def _render_data(config: SavedConfig, dataset: Dataset) -> str:
     held_out = f"{dataset.evaluation.num_rows:,} held out ({describe_held_out(config)})"
     rows = f"{dataset.train.num_rows:,} to train on, {held_out}"
     facts = {"rows": rows, "label rate": f"{100 * dataset.train_label_rate:.2f} % of the training rows are positive"}
+    if (share := config.data.negative_sampling) is not None:
+        true_rate = f"about {100 * config.train_label_rate:.2f} % of all rows are positive"
+        facts["negatives"] = f"a share of {share:g} of all, drawn at random; {true_rate}"
     if dataset.has_weights:
         facts["weights"] = f"mean {dataset.mean_train_weight:.4g} over the training rows; all rates are weighted"
     if config.packed is None or dataset.directory is None:
@@ -172,7 +183,12 @@ def _render_limits(config: SavedConfig, encoders: Encoders | None) -> str:
     sentences = [
         f"Measured on {held_out}.",
         "Nothing is known about other traffic, later times, or fairness between groups of users.",
-        "Probabilities are those of rows like the training rows: where negatives were left out, they are too high.",
+        "Probabilities are those of rows like the training rows"
+        + (
+            ": where negatives were left out, they are too high."
+            if config.data.negative_sampling is None
+            else ", with the negatives that were left out."
+        ),
     ]
     if encoders is None:
         return " ".join([*sentences, "Its ids are those of the synthetic log and mean nothing elsewhere."])

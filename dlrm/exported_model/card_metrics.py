@@ -3,11 +3,14 @@
 from collections.abc import Mapping, Sequence
 
 from dlrm.record import (
+    NUM_GROUPED_ROWS,
+    RECALIBRATION_FIGURES,
     SHARPNESS_FIGURES,
     YARDSTICKS,
     Course,
     EvaluationSource,
     YardstickResult,
+    describe_group_figures,
     find_yardsticks,
     list_quality_warnings,
 )
@@ -41,20 +44,31 @@ def render_quality_warnings(metrics: Mapping[str, float | None], source: Evaluat
     return [f"> **Warning:** {warning.message}." for warning in list_quality_warnings(metrics, source)]
 
 
-def render_metrics(train_label_rate: float, metrics: Mapping[str, float | None]) -> str:
-    """Render the final metrics of a run, beside the metrics of the constant predictor and of simple models."""
+def render_metrics(
+    train_label_rate: float, metrics: Mapping[str, float | None], negative_sampling: float | None = None
+) -> str:
+    """Render the final metrics of a run, beside the metrics of the constant predictor and of simple models.
+
+    negative_sampling: share of the negatives that the rows held; None for all of them.
+    """
     if metrics.get("log_loss") is None:
         return "Nothing: the run ended before its first evaluation."
     yardsticks = find_yardsticks(metrics)
     constant = {"auc": 0.5, "log_loss": metrics.get("constant_log_loss")}
     columns = [metrics, constant, *(result.model_dump() for result in yardsticks)]
     rows = [(words, *(_format_metric(column.get(name)) for column in columns)) for name, words in METRICS_SHOWN.items()]
+    others = [""] * (len(columns) - 1)
     if metrics.get("best_possible_auc") is not None:
-        others = [""] * (len(columns) - 1)
         rows.insert(1, ("best possible AUC", _format_metric(metrics["best_possible_auc"]), *others))
+    own = describe_group_figures(metrics) | {
+        name: RECALIBRATION_FIGURES[name] for name in RECALIBRATION_FIGURES if name in metrics
+    }
+    rows += [(words, _format_own(name, metrics[name]), *others) for name, words in own.items()]
     heads = ["metric", "model", "constant predictor", *(YARDSTICKS[result.name] for result in yardsticks)]
     text = f"On the {metrics.get('num_rows') or 0:,.0f} held-out rows. The constant predictor predicts "
     text += f"{train_label_rate:.4f}, the label rate of the training rows, for every row."
+    if negative_sampling is not None:
+        text += f" All figures are at true rates: each negative counts {1 / negative_sampling:.4g} times."
     paragraphs = [text, format_table(heads, rows), *_describe_choice(metrics), *map(_describe_training, yardsticks)]
     if metrics.get("train_log_loss") is not None:
         auc, loss = (_format_metric(metrics.get(name)) for name in ("train_auc", "train_log_loss"))
@@ -87,6 +101,10 @@ def _describe_training(result: YardstickResult) -> str:
         f"{name[0].upper()}{name[1:]}: trained on {result.num_train_rows:,} training rows, measured on "
         f"{result.num_rows:,} of the held-out rows, in {result.seconds:.1f} s."
     )
+
+
+def _format_own(name: str, value: float | None) -> str:
+    return f"{value or 0:,.0f}" if name == NUM_GROUPED_ROWS else _format_metric(value)
 
 
 def _format_metric(value: float | None) -> str:

@@ -28,9 +28,11 @@ from dlrm.exported_model.layout import (
     METRICS,
     WEIGHTS,
     Manifest,
+    Recalibration,
     SavedConfig,
 )
 from dlrm.exported_model.weights_file import map_new_weights
+from dlrm.metrics.true_rates import correct_rate
 from dlrm.model import FirstOrder, PlainModel
 from dlrm.record import FileRecord, get_checkpoint_step, sync_directory, sync_tree
 
@@ -46,16 +48,18 @@ def export_model(
     dataset: Dataset,
     metrics: Mapping[str, float | None],
     first_order: FirstOrder | None = None,
+    recalibration: Recalibration | None = None,
 ) -> None:
     """Write the model of `checkpoint` to `directory`, whole or not at all. Not collective; needs no process group.
 
     checkpoint: a directory of `torch.distributed.checkpoint`. metrics: final metrics of the run, by name. first_order:
-    part that the model is blended with. Raises CheckpointError if the checkpoint cannot be read, and ExportError
+    part that the model is blended with. recalibration: map of its logits. Raises CheckpointError if the checkpoint
+    cannot be read, and ExportError
     if the model cannot be written, such as on a full disk; a model that was in `directory` before is kept then.
     """
     model = _make_model(resolved.job, dataset.schema)
     model.first_order = first_order
-    config = make_saved_config(resolved, dataset, get_checkpoint_step(checkpoint), first_order)
+    config = make_saved_config(resolved, dataset, get_checkpoint_step(checkpoint), first_order, recalibration)
     try:
         with write_whole(directory) as part:
             _write_weights(part / WEIGHTS, checkpoint, resolved.job, model)
@@ -74,11 +78,16 @@ def export_model(
 
 
 def make_saved_config(
-    resolved: ResolvedJob, dataset: Dataset, step: int | None, first_order: FirstOrder | None
+    resolved: ResolvedJob,
+    dataset: Dataset,
+    step: int | None,
+    first_order: FirstOrder | None,
+    recalibration: Recalibration | None,
 ) -> SavedConfig:
     """Make the settings that a model is saved with.
 
     step: the step of its checkpoint; None if it has none. first_order: part that the model is blended with.
+    recalibration: map of its logits.
     """
     job, schema = resolved.job, dataset.schema
     return SavedConfig(
@@ -86,12 +95,13 @@ def make_saved_config(
         num_dense=schema.num_dense,
         table_rows={feature.name: feature.num_ids for feature in schema.features},
         first_order_share=None if first_order is None else first_order.share,
+        recalibration=recalibration,
         data=job.data,
         training=job.model_dump(mode="json", exclude={"model", "data"}),
         packed=None if dataset.directory is None else read_prepared_data(dataset.directory),
         raw_format=None if dataset.directory is None else _find_raw_format(job.data, dataset.directory),
         step=step,
-        train_label_rate=dataset.train_label_rate,
+        train_label_rate=correct_rate(dataset.train_label_rate, job.data.negative_sampling),
         exported_at=time.time(),
         versions={"python": platform.python_version(), "torch": str(torch.__version__), **get_library_versions()},
     )
@@ -99,7 +109,7 @@ def make_saved_config(
 
 def read_model(checkpoint: Path, job: JobConfig, schema: DataSchema) -> PlainModel:
     """Read the model of `checkpoint`, tables whole, however they were sharded: the average of the weights where `job`
-    asks for one. Not collective.
+    asks for one. It scores the rows as it was trained, without a correction to true rates. Not collective.
 
     Raises CheckpointError if it cannot be read.
     """

@@ -42,6 +42,7 @@ __all__ = [
     "WEIGHTS",
     "Compression",
     "Manifest",
+    "Recalibration",
     "SavedConfig",
 ]
 
@@ -59,6 +60,19 @@ class Compression(Record):
     """Whether the model was trained on after that, with these elements at zero."""
 
 
+class Recalibration(Record):
+    """Map of logits z that was fitted on the validation rows."""
+
+    kind: Literal["isotonic", "platt"]
+    slope: float = 1.0
+    """Slope of platt's slope z + offset; 1 for isotonic."""
+    offset: float = 0.0
+    before: list[float] = Field(default=[])
+    """Logits at the ends of the blocks of isotonic, ascending; empty for platt."""
+    after: list[float] = Field(default=[])
+    """Logits that these become. Between them the map is linear; outside of them the nearest one counts."""
+
+
 class SavedConfig(Record):
     """Content of `config.json`."""
 
@@ -72,6 +86,9 @@ class SavedConfig(Record):
     first_order_share: float | None = None
     """Share of the first-order part in the logit of a blended model, from 0 to 1; null if there is none, and in
     models of earlier versions."""
+    recalibration: Recalibration | None = None
+    """Map of its logits, after these were corrected for `data.negative_sampling`; null if there is none, and in models
+    of earlier versions."""
     data: DataConfig
     """Data settings of the job, with every path absolute."""
     training: dict[str, Any]
@@ -87,7 +104,7 @@ class SavedConfig(Record):
     compression: Compression | None = None
     """Formats of its weights if it was compressed after its training; null if it was not."""
     train_label_rate: float
-    """Label rate of the training rows, which is the constant predictor's probability."""
+    """Label rate of the training rows, corrected for `data.negative_sampling`: the constant predictor's probability."""
     exported_at: float
     """Time of the export, in seconds since 1970."""
     versions: dict[str, str]

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dlrm.config import SchemaConfig
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.errors import DataError
+from dlrm.data.groups import Grouping, find_grouping
 from dlrm.data.raw.block import BadRowCount
 from dlrm.data.raw.files import find_files
 from dlrm.data.raw.odd_values import OddValues, add_odd_values, describe_odd_values
@@ -20,6 +21,7 @@ from dlrm.data.raw.open import cut_raw_blocks
 from dlrm.data.raw.text.jsonl import check_keys
 from dlrm.data.raw.typed.typed_table import check_columns, parse_table
 from dlrm.data.raw.values.columns import list_columns_to_read
+from dlrm.data.rows import DataSchema, Feature
 from dlrm.exported_model.layout import SavedConfig
 from dlrm.exported_model.python_rows import make_table
 from dlrm.exported_model.score import Piece, count_faults, make_block_pieces, score, score_pieces, to_probabilities
@@ -79,6 +81,15 @@ class SavedModel:
             message = "the model was trained on a synthetic log and cannot encode raw values"
             raise DataError(message, self.directory, valid="a model that was trained on files")
         return self._encoders
+
+    @property
+    def grouping(self) -> Grouping | None:
+        """Groups of rows within which the run has measured the model too; None if it has none."""
+        run = self.config.training["run"]
+        # Models of earlier versions lack both.
+        group_by, recall_at = run.get("group_by"), run.get("recall_at")
+        rows = DataSchema(self.config.num_dense, tuple(Feature(*item) for item in self.config.table_rows.items()))
+        return find_grouping(group_by, recall_at, rows, self._encoders)
 
     @property
     def schema(self) -> SchemaConfig:

@@ -13,9 +13,12 @@ from dlrm.config import ResolvedJob
 from dlrm.data.dataset import Dataset
 from dlrm.data.errors import DataError
 from dlrm.data.open import open_data
+from dlrm.exported_model.assemble import make_output_map
 from dlrm.exported_model.blend import Blend, try_blend
 from dlrm.exported_model.export import make_saved_config, read_model
+from dlrm.exported_model.layout import Recalibration
 from dlrm.exported_model.model import SavedModel
+from dlrm.exported_model.refine import try_recalibrate
 from dlrm.model import FirstOrder, PlainModel
 from dlrm.record import CheckpointFaultError, PreparedData, RunDirectory, find_checkpoint
 
@@ -29,7 +32,8 @@ class RunCheckpoint:
     dataset: Dataset
     progress: RunProgress
     tell: Callable[[str], None]
-    """Takes a sentence that says why its model is not blended, though its job asks for it."""
+    """Takes a sentence that says why its model is not blended or recalibrated, though its job asks for it, or how it is
+    recalibrated."""
 
     @cached_property
     def blend(self) -> Blend | None:
@@ -43,6 +47,14 @@ class RunCheckpoint:
     def first_order(self) -> FirstOrder | None:
         return None if self.blend is None else self.blend.first_order
 
+    @cached_property
+    def recalibration(self) -> Recalibration | None:
+        """Map of the logits of its model, fitted as the run does it at its end; None if the run fits none.
+
+        Raises CheckpointError if the checkpoint cannot be read.
+        """
+        return try_recalibrate(self._read_model(), self.dataset, self.resolved.job, self.blend, self.tell)
+
     def load_model(self) -> SavedModel:
         """Load its model to the CPU, as `load_saved_model` loads an exported one; its metrics are left empty.
 
@@ -50,7 +62,9 @@ class RunCheckpoint:
         """
         module = self._read_model()
         module.first_order = self.first_order
-        config = make_saved_config(self.resolved, self.dataset, self.progress.step, self.first_order)
+        step = self.progress.step
+        config = make_saved_config(self.resolved, self.dataset, step, self.first_order, self.recalibration)
+        module.output_map = make_output_map(config.data.negative_sampling, self.recalibration)
         return SavedModel(self.path, module.eval().requires_grad_(False), config, self.dataset.encoders, {})
 
     def _read_model(self) -> PlainModel:

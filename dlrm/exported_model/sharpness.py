@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from dlrm.data.rows import RowSource
 from dlrm.exported_model.score import CHUNK_ROWS
 from dlrm.metrics.binary import compute_binary_metrics
+from dlrm.metrics.true_rates import get_log_share, weigh_negatives
 from dlrm.model import PlainModel
 from dlrm.record import Sharpness
 
@@ -31,11 +32,17 @@ Loss = Callable[[torch.Tensor], Iterable[torch.Tensor]]
 """A loss of parameters [P]: yields differentiable terms, whose sum is its value."""
 
 
-def measure_sharpness(model: PlainModel, rows: RowSource, on_pass: Callable[[int], None] = lambda _: None) -> Sharpness:
+def measure_sharpness(
+    model: PlainModel,
+    rows: RowSource,
+    on_pass: Callable[[int], None] = lambda _: None,
+    negative_sampling: float | None = None,
+) -> Sharpness:
     """Measure the sharpness of the mean log-loss of `rows` in the dense parameters; the tables stay as they are.
 
     model: without a first-order part; its dense part becomes float64. on_pass: called at the beginning of each pass
-    over the rows, with the number of passes before.
+    over the rows, with the number of passes before. negative_sampling: share of the negatives that the rows hold; the
+    sharpness is of their loss as they are, AUC and log-loss are at true rates.
     """
     sample = _Sample(model, rows)
     num_passes = 0
@@ -47,7 +54,7 @@ def measure_sharpness(model: PlainModel, rows: RowSource, on_pass: Callable[[int
         return sample.compute_terms(parameters)
 
     x = torch.nn.utils.parameters_to_vector(model.dense.parameters()).detach()
-    auc, log_loss = sample.measure(x)
+    auc, log_loss = sample.measure(x, negative_sampling)
     return Sharpness(
         box_sharpness=compute_box_sharpness(loss, x, LARGE_BOX),
         small_box_sharpness=compute_box_sharpness(loss, x, SMALL_BOX),
@@ -156,10 +163,11 @@ class _Sample:
             yield sums / self._total_weight
 
     @torch.no_grad()
-    def measure(self, x: torch.Tensor) -> tuple[float | None, float]:
-        """Compute AUC and mean log-loss, with x [P] as dense parameters."""
+    def measure(self, x: torch.Tensor, negative_sampling: float | None) -> tuple[float | None, float]:
+        """Compute AUC and mean log-loss at true rates, with x [P] as dense parameters."""
         logits, labels, weights = (torch.cat(parts).numpy() for parts in zip(*self._score(x), strict=True))
-        metrics = compute_binary_metrics(labels, logits, weights)
+        true_weights = weigh_negatives(labels, weights, negative_sampling)
+        metrics = compute_binary_metrics(labels, logits + get_log_share(negative_sampling), true_weights)
         return metrics.auc, metrics.log_loss
 
     def _score(self, x: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:

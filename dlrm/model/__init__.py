@@ -3,4 +3,5 @@
 from dlrm.model.bags import encode_table_name
 from dlrm.model.dense_part import make_dense_part, set_output_bias
 from dlrm.model.first_order import FirstOrder
+from dlrm.model.output_map import OutputMap
 from dlrm.model.plain import PlainModel

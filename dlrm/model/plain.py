@@ -9,10 +9,12 @@ from dlrm.config import ModelConfig
 from dlrm.model.bags import make_tables, pool_bags
 from dlrm.model.dense_part import make_dense_part
 from dlrm.model.first_order import FirstOrder
+from dlrm.model.output_map import OutputMap
 
 
 class PlainModel(nn.Module):
-    """The dense part and the tables by name; its scores are the sharded model's, or a blend with them."""
+    """The dense part and the tables by name; its scores are the sharded model's, or a blend with them, or a map of
+    either."""
 
     def __init__(
         self,
@@ -32,6 +34,8 @@ class PlainModel(nn.Module):
         self.first_order: FirstOrder | None = None
         if first_order_share is not None:
             self.first_order = FirstOrder(num_dense, table_rows, config.pooling, first_order_share)
+        self.output_map: OutputMap | None = None
+        """Map of the logits to true rates; None if they are as they were trained."""
         self._embedding_dim = config.embedding_dim
 
     def forward(self, dense: torch.Tensor, ids: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
@@ -40,9 +44,9 @@ class PlainModel(nn.Module):
         The embeddings of a bag are pooled as the configuration says; an empty bag gives zeros.
         """
         logits = self.dense(dense, self.pool(ids, lengths))
-        if self.first_order is None:
-            return logits
-        return torch.lerp(logits, self.first_order(dense, ids, lengths), self.first_order.share)
+        if self.first_order is not None:
+            logits = torch.lerp(logits, self.first_order(dense, ids, lengths), self.first_order.share)
+        return logits if self.output_map is None else self.output_map(logits)
 
     def pool(self, ids: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         """Look up and pool the embeddings [n, F, D], of ids and lengths as `forward` has them."""

@@ -17,6 +17,7 @@ import numpy as np
 from dlrm.config import format_count
 from dlrm.config.data import RAW_FORMATS
 from dlrm.data.errors import DataError
+from dlrm.data.groups import Grouping
 from dlrm.data.open import open_data
 from dlrm.data.packed.open import is_packed, open_packed, read_prepared_data
 from dlrm.data.raw.block import BadRowCount
@@ -28,6 +29,7 @@ from dlrm.exported_model.run_checkpoint import open_run_checkpoint
 from dlrm.exported_model.score import Piece, ScoredPiece, count_faults, make_source_pieces, score_pieces
 from dlrm.exported_model.sources import open_compatible
 from dlrm.metrics.binary import compute_binary_metrics, constant_log_loss
+from dlrm.metrics.true_rates import weigh_negatives
 from dlrm.programs.json_lines import fail
 from dlrm.record import EXIT_DONE, RunDirectory
 from hostinfo.fast_exit import skip_last_collection
@@ -39,13 +41,16 @@ def main() -> int:
     parser.add_argument("--checkpoint", help="checkpoint of the run MODEL, as `dlrm.record.find_checkpoint` finds it")
     parser.add_argument("data", nargs="*", help="files or patterns, or a packed directory")
     parser.add_argument("--format", choices=RAW_FORMATS, help="format of DATA; default: detected")
+    parser.add_argument(
+        "--negative-sampling", type=float, help="share of the negatives in DATA; default: as in training"
+    )
     arguments = parser.parse_args()
     try:
         if arguments.checkpoint is None:
             model = load_saved_model(arguments.model)
         else:
             model = open_run_checkpoint(RunDirectory(arguments.model), arguments.checkpoint, tell).load_model()
-        metrics = measure(model, arguments.data, arguments.format)
+        metrics = measure(model, arguments.data, arguments.format, negative_sampling=_find_negative_sampling(arguments))
     except (DataError, ModelError, OSError) as error:
         return fail(error)
     print(json.dumps(metrics))  # noqa: T201
@@ -53,20 +58,42 @@ def main() -> int:
 
 
 def measure(
-    model: SavedModel, patterns: list[str], file_format: str | None = None, max_rows: int | None = None
+    model: SavedModel,
+    patterns: list[str],
+    file_format: str | None = None,
+    max_rows: int | None = None,
+    negative_sampling: float | None = None,
 ) -> dict[str, float | None]:
     """Measure `model` on the labelled rows of files or of a packed directory, or on the rows that its run held out.
 
-    patterns: empty for the held-out rows. max_rows: number of rows to stop at; None for all. Returns metrics by name.
-    Raises DataError.
+    patterns: empty for the held-out rows. max_rows: number of rows to stop at; None for all. negative_sampling: share
+    of the negatives that the rows hold; None for the share in the rows of training. Returns metrics by name, at true
+    rates. Raises DataError.
     """
     pieces = make_pieces(model, patterns, file_format)
     source = ", ".join(patterns) or "the rows that its run held out"
     scored = _check_bad_rows(model, score_pieces(model.module, pieces))
-    labels, logits, weights = _gather_scores(scored, source, max_rows)
-    metrics = asdict(compute_binary_metrics(labels, logits, weights))
+    grouping = model.grouping
+    labels, logits, weights, groups = _gather_scores(scored, source, max_rows, grouping)
+    weights = weigh_negatives(labels, weights, negative_sampling or model.config.data.negative_sampling)
+    metrics: dict[str, float | None] = asdict(compute_binary_metrics(labels, logits, weights))
+    if grouping is not None:
+        metrics |= grouping.measure(labels, logits, weights, groups)
     constant = constant_log_loss(labels, model.config.train_label_rate, weights)
     return {**metrics, "constant_log_loss": constant}
+
+
+def _find_negative_sampling(arguments: argparse.Namespace) -> float | None:
+    """Return the share that --negative-sampling names, None without it. Raises DataError."""
+    share: float | None = arguments.negative_sampling
+    if share is None:
+        return None
+    if not 0 < share <= 1:
+        raise DataError(f"{share:g} is no share", field="--negative-sampling", valid="above 0 to 1")
+    if not arguments.data:
+        message = "is for DATA; the rows that the run held out are sampled as data.negative_sampling says"
+        raise DataError(message, field="--negative-sampling", valid="leave it out, or name files")
+    return share
 
 
 def tell(message: str) -> None:
@@ -75,21 +102,24 @@ def tell(message: str) -> None:
 
 
 def _gather_scores(
-    pieces: Iterable[ScoredPiece], source: str, max_rows: int | None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Gather labels, logits and weights of all good rows, in their order, or of the first `max_rows`.
+    pieces: Iterable[ScoredPiece], source: str, max_rows: int | None, grouping: Grouping | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray]:
+    """Gather labels, logits, weights and groups of all good rows, in their order, or of the first `max_rows`.
 
-    source: where they are from, for errors. Raises DataError if there are none, if all their weights are 0, or if the
-    model overflows on one.
+    source: where they are from, for errors. Without `grouping` there are no groups: an empty array. Raises DataError if
+    there are no rows, if all their weights are 0, or if the model overflows on one.
     """
     logits: list[np.ndarray] = []
     labels: list[np.ndarray] = []
     weights: list[np.ndarray] = []
+    groups: list[np.ndarray] = [np.empty(0, dtype=np.int64)]
     for piece in pieces:
         logits.append(piece.logits)
         labels.append(piece.read.rows.labels)
         if piece.read.rows.weights is not None:
             weights.append(piece.read.rows.weights)
+        if grouping is not None:
+            groups.append(grouping.read(piece.read.rows))
         if max_rows is not None and sum(map(len, logits)) >= max_rows:
             break
     if not sum(map(len, logits)):
@@ -102,7 +132,8 @@ def _gather_scores(
             f"the model overflows on {format_count(num_undefined, 'row')}: their values are far from those in training"
         )
         raise DataError(message, source, field="DATA", valid="rows like those it was trained on")
-    return all_labels, all_logits, np.concatenate(weights)[:max_rows] if weights else None
+    all_weights = np.concatenate(weights)[:max_rows] if weights else None
+    return all_labels, all_logits, all_weights, np.concatenate(groups)[:max_rows]
 
 
 def make_pieces(model: SavedModel, patterns: list[str], file_format: str | None) -> Iterator[Piece]:

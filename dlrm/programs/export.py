@@ -15,10 +15,12 @@ import sys
 from pathlib import Path
 
 from dlrm.data.errors import DataError
+from dlrm.exported_model.assemble import make_output_map
 from dlrm.exported_model.export import ExportError, export_model
 from dlrm.exported_model.hub import write_hub_directory
 from dlrm.exported_model.layout import METRICS
 from dlrm.exported_model.load import ModelError
+from dlrm.exported_model.refine import name_uncalibrated
 from dlrm.exported_model.run_checkpoint import RunCheckpoint, open_run_checkpoint
 from dlrm.programs.evaluate import measure, tell
 from dlrm.programs.json_lines import fail
@@ -44,7 +46,15 @@ def main() -> int:
         checkpoint = open_run_checkpoint(run, arguments.checkpoint, tell)
         metrics = _find_metrics(checkpoint) | _read_yardsticks(run)
         resolved, dataset = checkpoint.resolved, checkpoint.dataset
-        export_model(checkpoint.path, arguments.output, resolved, dataset, metrics, checkpoint.first_order)
+        export_model(
+            checkpoint.path,
+            arguments.output,
+            resolved,
+            dataset,
+            metrics,
+            checkpoint.first_order,
+            checkpoint.recalibration,
+        )
     except (DataError, ModelError, OSError) as error:
         # What cannot be read is the wrong path or damaged; what cannot be written is not.
         return fail(error, EXIT_FAILED if isinstance(error, ExportError) else EXIT_BAD_INPUT)
@@ -58,11 +68,16 @@ def _find_metrics(checkpoint: RunCheckpoint) -> dict[str, float | None]:
     progress, blend = checkpoint.progress, checkpoint.blend
     size = count_model_size(checkpoint.resolved.job, checkpoint.dataset.schema)
     metrics = make_final_metrics(progress, progress.last_evaluation) | size
-    if progress.evaluated_step != progress.step or checkpoint.first_order is not None:
+    is_refined = checkpoint.first_order is not None or checkpoint.recalibration is not None
+    if progress.evaluated_step != progress.step or is_refined:
         # What the last evaluation found on training and validation rows is not of this model.
         validation = ("validation_auc", "validation_calibration", "validation_log_loss")
         metrics |= dict.fromkeys(("train_auc", "train_log_loss", *validation))
-        metrics |= {"model_step": progress.step} | measure(checkpoint.load_model(), [])
+        model = checkpoint.load_model()
+        metrics |= {"model_step": progress.step} | measure(model, [])
+        if checkpoint.recalibration is not None:
+            model.module.output_map = make_output_map(model.config.data.negative_sampling, None)
+            metrics |= name_uncalibrated(measure(model, []))
     if blend is not None:
         metrics |= {"validation_log_loss": blend.log_loss, BLEND_SHARE: blend.share}
     return metrics

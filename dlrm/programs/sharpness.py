@@ -34,7 +34,12 @@ def main() -> int:
     if sample is None:
         return fail("no row of the sample of training rows has a weight above 0")
     model = read_model(arguments.checkpoint, run.job, run.dataset.schema)
-    measured = measure_sharpness(model, sample, lambda done: print_line({"done_fraction": done / MAX_PASSES}))
+    measured = measure_sharpness(
+        model,
+        sample,
+        lambda done: print_line({"done_fraction": done / MAX_PASSES}),
+        run.job.data.negative_sampling,
+    )
     print_line(measured.model_dump())
     return EXIT_DONE
 

@@ -41,6 +41,8 @@ from dlrm.record.event_names import (
     METHODS,
     MODEL_SAVED,
     ONE_LABEL,
+    RECALIBRATED,
+    RECALIBRATION_FAILED,
     SCORES_LOST,
     SHARPNESS_FAILED,
     SHORT_EPOCH,
@@ -78,13 +80,19 @@ from dlrm.record.files import (
 from dlrm.record.forecast import LossForecast, forecast_log_loss
 from dlrm.record.lock import RunInUseError, hold_run_lock
 from dlrm.record.metrics import (
+    GROUPED_AUC,
     LOGISTIC_REGRESSION,
     MAX_STANDARD_ERROR,
     MIN_STEPS_OF_RUN,
+    NUM_GROUPED_ROWS,
+    RECALIBRATION_FIGURES,
+    RECALL_AT,
+    UNCALIBRATED,
     YARDSTICKS,
     Course,
     YardstickProgress,
     YardstickResult,
+    describe_group_figures,
     find_yardsticks,
     format_auc,
 )

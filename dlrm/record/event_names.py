@@ -37,6 +37,10 @@ SCORES_LOST = "scores_lost"
 """Name of the warning that a run has not kept the requested scores of the evaluation rows."""
 BLEND_FAILED = "blend_failed"
 """Name of the warning that a run leaves its model as it was trained, since it could not be blended."""
+RECALIBRATED = "recalibrated"
+"""Name of the event that a map of the probabilities was fitted on the validation rows."""
+RECALIBRATION_FAILED = "recalibration_failed"
+"""Name of the warning that the requested map of the probabilities could not be fitted."""
 BLEND_LEFT_OUT = "blend_left_out"
 """Name of the warning that a run starts from the trained part of a blended model alone."""
 
@@ -83,6 +87,7 @@ WARNINGS = frozenset(
         BLEND_LEFT_OUT,
         CANNOT_GROW,
         GRAPHS_NOT_USED,
+        RECALIBRATION_FAILED,
         SCORES_LOST,
         SHARPNESS_FAILED,
         TRACKING_FAILED,

@@ -25,6 +25,25 @@ YARDSTICKS = {
     "hist_gradient_boosting": "scikit-learn's trees",
 }
 """Simple models by the name that their metrics begin with, and what they are called."""
+GROUPED_AUC, NUM_GROUPED_ROWS, RECALL_AT = "grouped_auc", "num_grouped_rows", "recall_at_"
+"""Metrics that `run.group_by` adds: the mean AUC within groups, the number of rows of these groups, and the beginning
+of the names of recall at k."""
+UNCALIBRATED = "uncalibrated_"
+"""Beginning of the names of the metrics that a model has before its recalibration."""
+RECALIBRATION_FIGURES = {
+    f"{UNCALIBRATED}auc": "AUC before recalibration",
+    f"{UNCALIBRATED}log_loss": "log-loss before recalibration",
+    f"{UNCALIBRATED}calibration": "calibration before recalibration",
+}
+"""Metrics of an outcome that `run.recalibrate` adds, and what they are called."""
+
+
+def describe_group_figures(metrics: Mapping[str, object]) -> dict[str, str]:
+    """Return the names of the metrics within groups that `metrics` have, and what they are called."""
+    ranks = sorted(int(rank) for name in metrics if (rank := name.removeprefix(RECALL_AT)) != name and rank.isdecimal())
+    names = {GROUPED_AUC: "AUC within groups", NUM_GROUPED_ROWS: "rows in groups of both labels"}
+    names |= {f"{RECALL_AT}{rank}": f"recall@{rank} within groups" for rank in ranks}
+    return {name: words for name, words in names.items() if metrics.get(name) is not None}
 
 
 def is_guess(auc: float | None, standard_error: float | None) -> bool:

@@ -144,6 +144,9 @@ class EvaluationReport(_Line):
     class only. Less `auc` it is the gap that training has made: in the first epoch also of rows still to come."""
     train_log_loss: Measure = None
     """Log-loss on the same sample of training rows; null if there is none."""
+    grouped: dict[str, Measure] | None = None
+    """AUC and recall on the evaluation rows within the groups of `run.group_by`, by the names that final metrics have;
+    null if the run has no groups. A service keeps them of the end of a run alone."""
     seconds: float
     """Seconds that the evaluation took."""
 

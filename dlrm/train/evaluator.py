@@ -13,8 +13,10 @@ from torch import nn
 
 from dlrm.data.batches import read_evaluation_batches
 from dlrm.data.dataset import Dataset
+from dlrm.data.groups import Grouping
 from dlrm.data.rows import RowSource
 from dlrm.metrics.binary import auc, compute_binary_metrics, constant_log_loss
+from dlrm.metrics.true_rates import correct_rate, get_log_share, weigh_negatives
 from dlrm.record import EvaluationReport
 from dlrm.train.input_copies import copy_to_device
 from dlrm.train.stop_request import StopRequest
@@ -45,12 +47,13 @@ class EvaluationStoppedError(Exception):
 
 @dataclass(frozen=True)
 class Scores:
-    """Scores of all evaluation rows, in their order."""
+    """Scores of all evaluation rows at true rates, in their order."""
 
     logits: np.ndarray
     """[n] float32."""
     labels: np.ndarray
     weights: np.ndarray | None
+    """[n] float32, with each negative counted for the ones left out; None if all are the same."""
 
 
 class Evaluator:
@@ -68,28 +71,35 @@ class Evaluator:
         stop: StopRequest,
         keep: Callable[[int, Scores], None] | None = None,
         on_rows: Callable[[int], None] = lambda _: None,
+        negative_sampling: float | None = None,
+        grouping: Grouping | None = None,
     ) -> None:
         """Choose the size of evaluation batches.
 
         rows: rows of `dataset` to evaluate on. share_size: samples of a training batch on one rank. keep: takes the
         step and the scores of each evaluation, on rank 0. on_rows: called after each batch, with the number of scored
-        rows.
+        rows. negative_sampling: share of the negatives that the rows hold; None for rows as they occur. grouping:
+        groups within which the order of the rows is measured; None for none.
 
         An evaluation batch is no larger, except for MIN_BATCH_SIZE: memory that is enough for training is enough here.
         """
         self._model = model
         self._tables = tables
         self._rows = rows
-        self._train_label_rate = dataset.train_label_rate
+        self._train_label_rate = correct_rate(dataset.train_label_rate, negative_sampling)
         self._is_weighted = dataset.has_weights
         self._ranks = ranks
         self._chunk_size = chunk_size
         self._stop = stop
         self._keep = keep
         self._on_rows = on_rows
+        self._negative_sampling = negative_sampling
+        self._grouping = grouping
         self._share_size = _choose_share_size(self._rows.num_rows, ranks.world_size, share_size)
         self._baselines: dict[str, float | None] = {}
         """Metrics of trivial models by name, the same at every evaluation; empty before the first one."""
+        self._groups: np.ndarray | None = None
+        """Group of each row; None without groups, before the first evaluation, and on other ranks than the first."""
 
     def __call__(self, step: int) -> EvaluationReport:
         """Evaluate the model after `step` batches. Collective.
@@ -114,8 +124,18 @@ class Evaluator:
             "constant_log_loss": constant_log_loss(scores.labels, self._train_label_rate, scores.weights),
             "best_possible_auc": compute_best_possible_auc(self._rows),
         }
+        grouped = self._measure_groups(scores)
         seconds = time.monotonic() - started
-        return EvaluationReport.model_validate({"step": step, **metrics, **self._baselines, "seconds": seconds})
+        fields = {"step": step, **metrics, **self._baselines, "grouped": grouped, "seconds": seconds}
+        return EvaluationReport.model_validate(fields)
+
+    def _measure_groups(self, scores: Scores) -> dict[str, float | None] | None:
+        """Measure the order of the rows within groups; None without groups."""
+        if self._grouping is None:
+            return None
+        if self._groups is None:
+            self._groups = self._grouping.read_source(self._rows)
+        return self._grouping.measure(scores.labels, scores.logits, scores.weights, self._groups)
 
     @torch.no_grad()
     def _score(self) -> torch.Tensor:
@@ -158,7 +178,9 @@ class Evaluator:
         shares = all_ranks.unflatten(2, (-1, self._share_size))
         logits, labels, weights = shares.permute(1, 2, 0, 3).flatten(1).cpu().numpy()
         is_valid = ~np.isnan(labels)
-        return Scores(logits[is_valid], labels[is_valid], weights[is_valid] if self._is_weighted else None)
+        logits, labels, share = logits[is_valid], labels[is_valid], self._negative_sampling
+        own_weights = weights[is_valid] if self._is_weighted else None
+        return Scores(logits + np.float32(get_log_share(share)), labels, weigh_negatives(labels, own_weights, share))
 
 
 def _choose_share_size(num_rows: int, world_size: int, train_share_size: int) -> int:

@@ -35,8 +35,9 @@ def list_parts(job: JobConfig) -> list[Part]:
     parts: list[Part] = []
     if job.run.sharpness is not None:
         parts.append(Part(SHARPNESS, "measuring the sharpness of the model", "", 20.0))
-    if job.run.blend != "none":
-        parts.append(Part(BLEND, "blending the model with logistic regression", "", 4.0))
+    blending = ["blending the model with logistic regression"] if job.run.blend != "none" else []
+    if refining := [*blending, *(["recalibrating the model"] if job.run.recalibrate is not None else [])]:
+        parts.append(Part(BLEND, " and ".join(refining), "", 4.0))
     trees = find_boosted_trees() if job.run.yardsticks == "all" else None
     names = [] if job.run.yardsticks == "none" else [LOGISTIC_REGRESSION, *([trees] if trees else [])]
     for number, name in enumerate(names, start=1):

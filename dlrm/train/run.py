@@ -23,7 +23,7 @@ from dlrm.record import (
 )
 from dlrm.reporting.reporter import Reporter
 from dlrm.train.best_model import choose_model
-from dlrm.train.blend import BlendStoppedError, blend_chosen_model
+from dlrm.train.blend import BlendStoppedError, refine_chosen_model
 from dlrm.train.context import RunContext
 from dlrm.train.final_metrics import count_model_size, make_final_metrics
 from dlrm.train.finishing import EXPORT, Finishing, list_parts
@@ -74,12 +74,14 @@ def run(context: RunContext) -> Outcome:
         finishing = Finishing(reporter, list_parts(job))
         metrics |= measure_chosen_model(context, chosen.checkpoint, metrics, finishing)
         try:
-            blended = blend_chosen_model(context, dataset.schema, chosen.checkpoint, finishing)
+            refined = refine_chosen_model(context, dataset.schema, chosen.checkpoint, finishing)
         except BlendStoppedError:
             return _make_stopped_outcome(progress, f"stopped before the model was blended; checkpoint: {checkpoint}")
-        metrics = compare_with_yardsticks(context, metrics | blended.metrics, finishing)
+        metrics = compare_with_yardsticks(context, metrics | refined.metrics, finishing)
         finishing.begin(EXPORT)
-        export_model(chosen.checkpoint, directory.model, resolved, dataset, metrics, blended.first_order)
+        export_model(
+            chosen.checkpoint, directory.model, resolved, dataset, metrics, refined.first_order, refined.recalibration
+        )
         _report_model(reporter, directory)
     return Outcome(state="succeeded", reason=reason, message=message, step=progress.step, metrics=metrics)
 

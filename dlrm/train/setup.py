@@ -14,6 +14,7 @@ from dlrm.config import BatchStage
 from dlrm.data.batches import TrainBatches
 from dlrm.data.dataset import Dataset
 from dlrm.data.errors import DataError
+from dlrm.data.groups import find_grouping
 from dlrm.data.order import count_windows
 from dlrm.data.rows import RowSource
 from dlrm.data.split import sample_train_rows
@@ -82,6 +83,7 @@ def _make_trainer(
     run, schedule = resolved.job.run, resolved.job.dense_optimizer.schedule
     if schedule.follows_gain:
         progress.gain = progress.gain or GainState(base_batch=schedule.base_batch)
+    grouping = find_grouping(run.group_by, run.recall_at, dataset.schema, dataset.encoders)
     keep = partial(keep_scores, context.directory.scores, context.reporter) if run.keep_scores else None
 
     def make_evaluator(rows: RowSource, what: str) -> Evaluator:
@@ -96,6 +98,8 @@ def _make_trainer(
             context.stop,
             keep if rows is dataset.evaluation else None,
             EvaluationProgress(context.reporter, rows.num_rows, what),
+            resolved.job.data.negative_sampling,
+            grouping if rows is dataset.evaluation else None,
         )
 
     train_sample = sample_train_rows(dataset, run.num_train_eval_rows)

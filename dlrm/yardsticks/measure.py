@@ -27,7 +27,7 @@ def measure_yardsticks(
     on_progress(YardstickProgress(name=LOGISTIC_REGRESSION))
     is_mean = job.model.pooling == "mean"
     logistic = fit_logistic_regression(dataset.train, max_bytes, is_mean=is_mean)
-    yield _evaluate(LOGISTIC_REGRESSION, logistic, dataset, started)
+    yield _evaluate(LOGISTIC_REGRESSION, logistic, job, dataset, started)
     del logistic
     name = find_boosted_trees()
     if job.run.yardsticks == "all" and name is not None:
@@ -39,12 +39,14 @@ def measure_yardsticks(
             on_progress(YardstickProgress(name=name, done_fraction=number / MAX_TREES, detail=detail))
 
         trees = fit_boosted_trees(name, dataset.train, max_bytes, job.resources.num_cores, report_tree)
-        yield _evaluate(name, trees, dataset, started)
+        yield _evaluate(name, trees, job, dataset, started)
 
 
-def _evaluate(name: str, model: LogisticRegression | BoostedTrees, dataset: Dataset, started: float) -> YardstickResult:
+def _evaluate(
+    name: str, model: LogisticRegression | BoostedTrees, job: JobSpec, dataset: Dataset, started: float
+) -> YardstickResult:
     row_numbers = choose_rows(dataset.evaluation.num_rows, MAX_EVALUATION_ROWS)
-    scored = score_rows(dataset.evaluation, row_numbers, model.predict)
+    scored = score_rows(dataset.evaluation, row_numbers, model.predict).correct(job.data.negative_sampling)
     metrics = compute_binary_metrics(scored.labels, scored.logits, scored.weights)
     return YardstickResult(
         name=name,

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlrm.data.rows import Rows, RowSource
+from dlrm.metrics.true_rates import get_log_share, weigh_negatives
 
 RUN_ROWS = 1024
 """Rows of one contiguous run of a sample: a mapped file is read in runs."""
@@ -48,6 +49,11 @@ class ScoredRows:
     labels: NDArray[np.float32]
     logits: NDArray[np.floating]
     weights: NDArray[np.float32] | None
+
+    def correct(self, negative_sampling: float | None) -> "ScoredRows":
+        """Return the rows at true rates, given the share of the negatives that they hold; None: all."""
+        logits = self.logits + get_log_share(negative_sampling)
+        return ScoredRows(self.labels, logits, weigh_negatives(self.labels, self.weights, negative_sampling))
 
 
 def score_rows(

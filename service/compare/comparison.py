@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from dlrm.record.intervals import estimate_mean
 from service.compare.differences import compare_figure
-from service.compare.figures import BETTER, compute_badness
+from service.compare.figures import compute_badness, get_better, list_compared
 from service.compare.groups import Candidate, Group, fold_sections, group_by_settings
 from service.compare.verdict import judge
 from service.job_schema import find_meaning
@@ -40,12 +40,18 @@ def compare_jobs(candidates: Sequence[Candidate]) -> Comparison:
             for name, own in values.items()
             if any(value != own[0] for value in own)
         ],
-        figures=[figure for name in BETTER if (figure := _compare_figure(name, groups)) is not None],
+        figures=[
+            figure
+            for name in list_compared(found.document.metrics for found in candidates)
+            if (figure := _compare_figure(name, groups)) is not None
+        ],
     )
 
 
 def _compare_figure(name: str, groups: Sequence[Group]) -> ComparedFigure | None:
     """Compare one figure; None if no job has it."""
+    better = get_better(name)
+    assert better is not None, "it is compared"
     values = [_estimate(name, group) for group in groups]
     known = [(compute_badness(name, value.mean), number) for number, value in enumerate(values) if value is not None]
     if not known:
@@ -53,7 +59,7 @@ def _compare_figure(name: str, groups: Sequence[Group]) -> ComparedFigure | None
     return ComparedFigure(
         name=name,
         values=values,
-        better=BETTER[name],
+        better=better,
         best=min(known)[1] if len(known) > 1 else None,
         differences=[
             compare_figure(name, group, groups[0], len(known) - 1) if number else None

@@ -9,15 +9,15 @@ from sqlalchemy import Text, cast, select
 from sqlalchemy.orm import Session
 
 from dlrm.record.intervals import estimate_mean
-from service.compare.figures import BETTER, get_figure
+from service.compare.figures import get_better, get_figure, list_compared
 from service.compare.groups import flatten_settings, fold_sections, get_seed, make_key, number_groups
 from service.schemas import ResultColumn, ResultMean, ResultTable
 from service.store.job_rows import JobRow
 from service.store.models import JobDocument
 from service.store.states import JobState
 
-FIGURES = (*BETTER, "train_auc", "best_possible_auc", "noise_scale", "num_samples", "best_step")
-"""Figures of the table: the compared ones, and some that explain them."""
+EXPLAINING = ("train_auc", "best_possible_auc", "noise_scale", "num_samples", "best_step")
+"""Figures of the table that explain the compared ones."""
 MAX_DOCUMENT_CHARACTERS = 2**24
 """Characters of the documents that one table is made of."""
 MAX_COLUMNS = 200
@@ -96,7 +96,7 @@ def _number_groups(entries: Sequence[_Entry], settings: Sequence[str], labels: S
 def _make_figures(entries: Sequence[_Entry], groups: Sequence[int]) -> list[ResultColumn]:
     """Make the columns of the figures that some jobs have."""
     columns: list[ResultColumn] = []
-    for name in FIGURES:
+    for name in (*list_compared(entry.metrics for entry in entries), *EXPLAINING):
         values = [
             get_figure(name, entry.metrics, entry.row.started_at, entry.row.finished_at)
             if entry.row.state == JobState.SUCCEEDED
@@ -105,7 +105,7 @@ def _make_figures(entries: Sequence[_Entry], groups: Sequence[int]) -> list[Resu
         ]
         if any(value is not None for value in values):
             means = _list_means(values, groups)
-            columns.append(ResultColumn(kind="figure", name=name, better=BETTER.get(name), values=values, means=means))
+            columns.append(ResultColumn(kind="figure", name=name, better=get_better(name), values=values, means=means))
     return columns
 
 

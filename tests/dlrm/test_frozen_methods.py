@@ -37,8 +37,8 @@ KNOWN_BY = {
     r"run\.blend\b|exported_model\.blend\b|train\.blend\b": [
         "dlrm/config/decide.py",
         "dlrm/exported_model/blend.py",
+        "dlrm/exported_model/refine.py",
         "dlrm/exported_model/run_checkpoint.py",
-        "dlrm/programs/blend.py",
         "dlrm/record/quality_warnings.py",
         "dlrm/train/blend.py",
         "dlrm/train/finishing.py",

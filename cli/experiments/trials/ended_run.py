@@ -15,6 +15,7 @@ from cli.local.errors import BadInputError
 from cli.local.spool import read_reports
 from dlrm.record import (
     BLEND_SHARE,
+    RECALIBRATION_FIGURES,
     EndReason,
     EvaluationReport,
     RunDirectory,
@@ -111,10 +112,12 @@ def make_curve(steps: Sequence[KnownStep], evaluations: Sequence[EvaluationRepor
 def copy_scores(key: str, run: RunDirectory, metrics: Mapping[str, float | None], output: Path) -> KeptScores | None:
     """Copy the scores of a run that has succeeded to the directory `output` of its sweep.
 
-    None if the run has kept none, or if its metrics belong to a blend: the scores are the trained model's.
+    None if the run has kept none, or if its metrics belong to a blend or a recalibrated model: the scores are the
+    trained model's.
     key: names the file. Raises BadInputError if they cannot be written.
     """
-    record = None if metrics.get(BLEND_SHARE) else ScoresRecord.read(run.scores.record)
+    is_refined = metrics.get(BLEND_SHARE) or not metrics.keys().isdisjoint(RECALIBRATION_FIGURES)
+    record = None if is_refined else ScoresRecord.read(run.scores.record)
     if record is None:
         return None
     rows = f"{SCORES_DIRECTORY}/rows-{record.checksum[:CHECKSUM_LETTERS]}"

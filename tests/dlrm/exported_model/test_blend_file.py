@@ -8,7 +8,7 @@ from safetensors.torch import save_file
 
 from dlrm.config import ModelConfig
 from dlrm.data.rows import DataSchema
-from dlrm.exported_model.blend_file import BlendOutput, BlendReport, read_blend, write_blend
+from dlrm.exported_model.blend_file import BlendReport, RefinedOutput, read_blend, write_blend
 from dlrm.model import FirstOrder
 from tests.dlrm.yardsticks.memory_rows import SITE, TAGS
 
@@ -21,7 +21,7 @@ def test_a_blend_is_read_bit_for_bit_as_it_was_written(tmp_path: Path) -> None:
     first_order.load_state_dict(drawn, assign=True)
     metrics = {"auc": None, "log_loss": 0.1 + 0.2}
     report = BlendReport(message="both", share=0.3, num_train_rows=7, metrics=metrics)
-    write_blend(tmp_path / "blend", BlendOutput(report, first_order))
+    write_blend(tmp_path / "blend", RefinedOutput(report, first_order))
     read = read_blend(tmp_path / "blend", ModelConfig(pooling="mean"), SCHEMA)
     assert read.report == report
     assert read.first_order is not None
@@ -33,8 +33,8 @@ def test_a_blend_is_read_bit_for_bit_as_it_was_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize("share", [None, 0.0])
 def test_a_model_that_is_left_alone_has_a_report_without_weights(tmp_path: Path, share: float | None) -> None:
     report = BlendReport(message="no blend", share=share)
-    write_blend(tmp_path / "blend", BlendOutput(report, None))
-    assert read_blend(tmp_path / "blend", ModelConfig(), SCHEMA) == BlendOutput(report, None)
+    write_blend(tmp_path / "blend", RefinedOutput(report, None))
+    assert read_blend(tmp_path / "blend", ModelConfig(), SCHEMA) == RefinedOutput(report, None)
 
 
 def test_a_file_without_a_report_is_refused(tmp_path: Path) -> None:

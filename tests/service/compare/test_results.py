@@ -84,12 +84,17 @@ def test_a_repeated_seed_is_no_second_sample_of_a_mean(api: Api) -> None:
 
 def test_each_figure_says_which_values_are_better(api: Api) -> None:
     job_id = add_job(api, 0.7)
-    metrics = {"auc": 0.7, "log_loss": 0.4, "calibration": 1.1, "train_auc": 0.8}
+    recalls = {"recall_at_10": 0.6, "recall_at_2": 0.3}
+    metrics = {"auc": 0.7, "log_loss": 0.4, "calibration": 1.1, "grouped_auc": 0.6, **recalls, "train_auc": 0.8}
     with api.services.database.write() as session:
         session.execute(update(JobDocument).where(JobDocument.job_id == job_id).values(metrics=metrics))
     better = {column["name"]: column["better"] for column in read(api)["columns"]}
     expected = {"auc": "higher", "log_loss": "lower", "calibration": "nearer to 1", "train_auc": None}
     assert {name: better[name] for name in expected} == expected
+    recalls_of = {figure["name"]: figure["better"] for figure in compare(api, job_id, add_job(api, 0.6))["figures"]}
+    for found in (better, recalls_of):
+        within_groups = [(name, found[name]) for name in found if name.startswith(("grouped", "recall"))]
+        assert within_groups == [("grouped_auc", "higher"), ("recall_at_2", "higher"), ("recall_at_10", "higher")]
 
 
 def test_only_visible_jobs_are_in_a_table(api: Api) -> None:

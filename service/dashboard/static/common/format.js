@@ -36,6 +36,8 @@ export const samples = (value) =>
   isKnown(value) && value < 10 ? String(Number(value.toPrecision(2))) : integer(value);
 /** Format a ratio: 2.90, or 0.012. */
 export const multiple = (value) => (value < 0.1 ? String(Number(value.toPrecision(2))) : times.format(value));
+/** Return the k of a figure recall_at_k, null of another. */
+export const recallRank = (name) => (name.startsWith("recall_at_") ? Number(name.slice("recall_at_".length)) : null);
 export const percent = (fraction) => (isKnown(fraction) ? `${Math.floor(fraction * 100)} %` : "");
 export const bytes = (value) => `${(value / 2 ** 30).toFixed(1)} GiB`;
 

@@ -1,5 +1,5 @@
 // Figures and settings in words: titles, units, meanings, values as text.
-import { duration, figure, integer, isKnown, rate, samples, UNKNOWN } from "../common/format.js";
+import { duration, figure, integer, isKnown, rate, recallRank, samples, UNKNOWN } from "../common/format.js";
 
 /** Figures by name: title, what it says, how its values are written, and whether differences are written in percent. */
 const FIGURES = {
@@ -7,6 +7,7 @@ const FIGURES = {
   log_loss: { title: "Log-loss", meaning: "error of the predicted probabilities" },
   normalized_entropy: { title: "Normalized entropy", meaning: "log-loss as a share of the constant predictor's: below 1 is better than none" },
   calibration: { title: "Calibration", meaning: "predicted clicks by real ones" },
+  grouped_auc: { title: "AUC within groups", meaning: "how well clicks rank above the rest of their group, such as a user" },
   validation_auc: { title: "AUC, validation rows", meaning: "on the rows that choose the best model" },
   validation_log_loss: { title: "Log-loss, validation rows", meaning: "on the rows that choose the best model" },
   samples_per_second: { title: "Samples/s", meaning: "speed of training", format: rate, isRelative: true },
@@ -23,7 +24,10 @@ const FIGURES = {
   best_step: { title: "Best step", meaning: "step of the kept model", format: integer },
 };
 
-export const describeFigure = (name) => ({ title: name, meaning: "", format: figure, isRelative: false, ...FIGURES[name] });
+const describeRecall = (name) =>
+  recallRank(name) ? { title: `Recall@${recallRank(name)}`, meaning: "share of a group's clicks among its best-scored rows" } : {};
+
+export const describeFigure = (name) => ({ title: name, meaning: "", format: figure, isRelative: false, ...FIGURES[name], ...describeRecall(name) });
 
 /** Format a value of a setting or label; a field that a job lacks, or whose value is null, is "none". */
 export function settingText(value) {

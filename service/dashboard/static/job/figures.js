@@ -1,6 +1,6 @@
 // The figures of a job, as far as they are known.
 import { showTiles } from "../common/elements.js";
-import { ago, count, duration, figure, fileSize, integer, isKnown, rate, samples } from "../common/format.js";
+import { ago, count, duration, figure, fileSize, integer, isKnown, rate, recallRank, samples } from "../common/format.js";
 import { stagesText } from "../common/state.js";
 import { findBatch } from "../plan/batch.js";
 import { sumSeconds } from "./attempts.js";
@@ -33,12 +33,24 @@ function listQuality({ metrics, progress, state, forecast }) {
     ["AUC", auc, figure(auc), notes.filter(Boolean).join(" · ")],
     ["Log-loss", metrics.log_loss, figure(metrics.log_loss), constant ? `constant predictor ${figure(constant)}` : ""],
     ["Normalized entropy", metrics.normalized_entropy, figure(metrics.normalized_entropy), "1 is the constant predictor"],
-    ["Calibration", metrics.calibration, figure(metrics.calibration), "predicted / observed positives; 1 is right"],
+    ["Calibration", metrics.calibration, figure(metrics.calibration), calibrationNote(metrics)],
+    ["AUC within groups", metrics.grouped_auc, figure(metrics.grouped_auc), `${integer(metrics.num_grouped_rows)} rows of groups with both labels`],
+    ...listRecalls(metrics),
     ["Sharpness", metrics.box_sharpness, figure(metrics.box_sharpness), `largest eigenvalue ${figure(metrics.hessian_eigenvalue)}`],
     ["Training loss", loss, figure(loss), "of the last step"],
     ["Log-loss at the end", forecast?.log_loss, figure(forecast?.log_loss), forecast?.message],
   ].flatMap(([name, value, text, note]) => (isKnown(value) ? [[name, text, note]] : []));
 }
+
+function calibrationNote({ uncalibrated_calibration: before }) {
+  return ["predicted / observed positives; 1 is right", isKnown(before) ? `${figure(before)} before recalibration` : ""].filter(Boolean).join(" · ");
+}
+
+const listRecalls = (metrics) =>
+  Object.entries(metrics)
+    .flatMap(([name, value]) => (recallRank(name) ? [[recallRank(name), value]] : []))
+    .sort(([one], [other]) => one - other)
+    .map(([rank, value]) => [`Recall@${rank}`, value, figure(value), "within groups"]);
 
 function listSpeed(job) {
   const speed = job.metrics.samples_per_second ?? job.progress.samples_per_second;
