@@ -8,6 +8,7 @@ import torch
 
 from dlrm.config import ModelConfig, MomentsConfig
 from tests.distributed.measure_moments import MeasuredMoments, MomentsSetting, compute_sample_gradients, measure_moments
+from tests.dlrm.model.small_models import make_small_model
 from tests.rank_pool.pool import RankPools
 
 MODELS = {
@@ -15,6 +16,8 @@ MODELS = {
     "dcn_v2": ModelConfig(
         architecture="dcn_v2", embedding_dim=8, bottom_mlp=[12, 8], top_mlp=[10, 1], cross_layers=2, cross_rank=4
     ),
+    "masknet": make_small_model("masknet"),
+    "wukong": make_small_model("wukong"),
 }
 ALL = MomentsConfig(estimator="exact", fraction=1.0)
 SHARE = MomentsConfig(estimator="exact", fraction=0.5)
