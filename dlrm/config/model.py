@@ -24,7 +24,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "masknet": {"mask_blocks": 3, "mask_width": 400, "mask_ratio": 2.0},
     "wukong": {"wukong_layers": 3, "wukong_vectors": 16, "wukong_rank": 8, "wukong_width": 256},
 }
-"""Fields that only some architectures have, with their defaults; those of cross layers are MLPerf's."""
+"""Fields that only some architectures have, with their defaults; MLPerf's for cross layers."""
 SETTING_FIELDS = tuple(dict.fromkeys(field for settings in SETTINGS.values() for field in settings))
 NORMALIZED: frozenset[Architecture] = frozenset({"masknet", "wukong"})
 """Architectures with parameters that are not of linear layers: gains of layer normalization."""
@@ -54,8 +54,8 @@ class ModelSpec(Config):
     """Output widths of the layers over the dense features; the last one must be embedding_dim. Not used without dense
     features. auto: 512, 256, embedding_dim."""
     top_mlp: Widths = Field(default=[512, 256, 1])
-    """Output widths of the layers over the interactions; the last one must be 1, the logit. In finalmlp those of both
-    perceptrons, whose outputs make the logit."""
+    """Output widths of the layers over the interactions; the last one must be 1, the logit. In finalmlp both
+    perceptrons have these widths, and end before the logit."""
     cross_layers: int | None = Field(default=None, ge=1, le=32)
     """Number of consecutive cross layers in dcn_v2 and gdcn; default 3."""
     cross_rank: int | None = Field(default=None, ge=1, le=65536)

@@ -1,4 +1,4 @@
-"""What the dense parts of all architectures have in common: the vectors of a sample, and a logit at the end."""
+"""Base of the dense parts of all architectures: the vectors of a sample, and a logit at the end."""
 
 import math
 
@@ -16,8 +16,8 @@ class DensePart(nn.Module):
     """The dense part of a model, which maps dense [c, N] and pooled [c, F, D] to logits [c].
 
     A sample has V vectors of D numbers: its pooled embeddings, and before them the bottom's output if it has dense
-    features. An architecture is a subclass: it draws its own layers after those of the bottom, and has `forward`.
-    Every parameter belongs to a `Linear` or a `LayerNorm` that is called once, whose first dimension is samples.
+    features. An architecture is a subclass with `forward`, which draws its own layers after the bottom's. Every
+    parameter belongs to a `Linear` or a `LayerNorm` that is called once, with samples as the first dimension.
     """
 
     top: Perceptron

@@ -21,7 +21,7 @@ class FinalMLP(DensePart):
     """
 
     def __init__(self, config: ModelConfig, num_dense: int, num_features: int, generator: torch.Generator) -> None:
-        """Draw the weights; arguments as for `DensePart`. The widths of both streams are those of top_mlp."""
+        """Draw the weights; arguments as for `DensePart`. Both streams have the widths of top_mlp."""
         super().__init__(config, num_dense, num_features, generator)
         assert config.fusion_heads is not None, "the architecture has them"
         assert config.gate_width is not None, "the architecture has it"

@@ -1,4 +1,4 @@
-"""MaskNet: perceptrons over blocks that multiply the embeddings by masks which the sample makes itself."""
+"""MaskNet: a perceptron over blocks, in which the embeddings of a sample mask themselves."""
 
 import torch
 from torch import nn
@@ -42,7 +42,7 @@ class MaskBlock(nn.Module):
     """A mask of the embeddings by the embeddings, and a normalised layer over what it leaves."""
 
     def __init__(self, width: int, hidden: int, num_outputs: int, generator: torch.Generator) -> None:
-        """Draw the weights. width: elements of x. hidden: those of the mask's hidden layer."""
+        """Draw the weights. width: elements of x. hidden: units of the mask's hidden layer."""
         super().__init__()
         self.mask = Perceptron(width, [hidden, width], is_last_activated=False, generator=generator)
         self.layer = Linear(width, num_outputs, bias=False)

@@ -36,7 +36,10 @@ class LayerNorm(nn.Module):
 
 
 class _AddSquares(torch.autograd.Function):
-    """A sample's gradient of g is d * x, of b is d, with d that of the output and x normalized; shared ones add up."""
+    """Squares of a sample's gradients: d * x of g and d of b, with d the output's gradient and x normalized.
+
+    Where elements share g and b, their gradients add up first.
+    """
 
     @staticmethod
     def forward(

@@ -41,8 +41,8 @@ def add_squares(outputs: torch.Tensor, inputs: torch.Tensor, slots: SquareSlots,
     squares element by element, is one more matrix product (Goodfellow 2015, arXiv 1510.01799, whose norms are the sums
     of these elements). For a bias it is sum_i d_i^2.
 
-    A layer that is applied to r rows of a sample has as the sample's gradient the sum of theirs, of which one matrix a
-    sample exists for a moment.
+    If a layer is applied to r rows of a sample, the sample's gradient is the sum over them, and exists for a moment:
+    one matrix a sample.
 
     outputs: [c, outputs] or [c, r, outputs], after the layer's ReLU where `is_activated`. inputs: [c, inputs] or
     [c, r, inputs].
