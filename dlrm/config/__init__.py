@@ -42,7 +42,7 @@ from dlrm.config.identity import EXECUTION_SETTINGS, flatten, list_differences, 
 from dlrm.config.job import MAX_LABELS, MAX_PRIORITY, JobConfig, JobSpec, LabelValue, Name, parse_job
 from dlrm.config.messages import format_count, format_epochs, format_some
 from dlrm.config.methods import list_methods
-from dlrm.config.model import ModelConfig
+from dlrm.config.model import Architecture, ModelConfig
 from dlrm.config.moments import MomentsConfig, VarianceReductionConfig
 from dlrm.config.optimizers import (
     STATE_PER_PARAMETER,

@@ -14,7 +14,7 @@ from dlrm.config.data import DataConfig
 from dlrm.config.errors import ConfigError, FieldError, parse_document
 from dlrm.config.job import JobConfig, JobSpec
 from dlrm.config.messages import format_count, format_epochs
-from dlrm.config.model import ModelConfig
+from dlrm.config.model import SETTING_FIELDS, ModelConfig, list_architectures_with
 from dlrm.config.optimizers import DEFAULT_TABLE_RATE, get_default_rate, get_noise_rule
 from dlrm.config.presets import (
     BATCH_FIELD,
@@ -108,7 +108,7 @@ def decide(job: JobSpec, facts: DataFacts | None) -> tuple[JobConfig, list[Decis
         _set_decided(document, field, value)
         decisions.append(Decision(field=field, value=_describe_value(value), reason=reason))
     if facts is not None and facts.source is not None and job.model.architecture == "auto":
-        _keep_cross_layers(document["model"], facts.source)
+        _keep_settings(document["model"], facts.source)
     decisions += [
         Decision(field=field, value=entry.value, reason=f"preset {job.preset}: {entry.reason}")
         for field, entry in list_filled_values(document).items()
@@ -126,7 +126,7 @@ def keep_decisions(job: JobSpec, earlier: JobConfig) -> JobSpec:
         section, name = field.split(".")
         _set_decided(document, field, decided[section][name])
     if job.model.architecture == "auto":
-        _keep_cross_layers(document["model"], earlier.model)
+        _keep_settings(document["model"], earlier.model)
     return parse_document(JobSpec, document)
 
 
@@ -152,9 +152,9 @@ def get_auto_dim(num_train_rows: int) -> int:
     return next((dim for rows, dim in DIM_BY_ROWS if num_train_rows <= rows), MAX_DIM)
 
 
-def _keep_cross_layers(model: dict[str, Any], source: ModelConfig) -> None:
-    """Give the cross layers that the document leaves open the sizes of the source's."""
-    for field in ("cross_layers", "cross_rank"):
+def _keep_settings(model: dict[str, Any], source: ModelConfig) -> None:
+    """Give the fields of the architecture that the document leaves open the source's values."""
+    for field in SETTING_FIELDS:
         if model[field] is None:
             model[field] = getattr(source, field)
 
@@ -163,8 +163,8 @@ def _decide_architecture(document: dict[str, Any], facts: DataFacts | None) -> t
     preset: PresetName | None = document["preset"]
     if facts is not None and facts.source is not None:
         return facts.source.architecture, "that of the model that the run starts from"
-    if document["model"]["cross_layers"] is not None or document["model"]["cross_rank"] is not None:
-        return "dcn_v2", "its cross layers are set"
+    if stated := [field for field in SETTING_FIELDS if document["model"][field] is not None]:
+        return list_architectures_with(stated[0])[0], f"{stated[0]} is set"
     if preset is not None:
         return PRESETS[preset].architecture, f"preset {preset}: its other values were chosen with it"
     if facts is None:

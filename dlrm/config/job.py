@@ -14,7 +14,7 @@ from dlrm.config.data import DataConfig
 from dlrm.config.dense_averaging import DenseAveragingConfig
 from dlrm.config.errors import ConfigError, invalid, parse_document
 from dlrm.config.messages import format_count
-from dlrm.config.model import ModelConfig, ModelSpec
+from dlrm.config.model import NORMALIZED, SETTINGS, ModelConfig, ModelSpec
 from dlrm.config.moments import MAX_GROUPS, MomentsConfig, VarianceReductionConfig
 from dlrm.config.optimizers import (
     AveragingConfig,
@@ -192,6 +192,10 @@ class JobSpec(Config):
         if self.preconditioner is not None and self.dense_optimizer.is_preconditioning:
             message = f"{self.dense_optimizer.name} preconditions the gradient itself, by factors of another kind"
             raise invalid("preconditioner", message, "null, or another dense_optimizer.name")
+        if self.preconditioner is not None and self.model.architecture in NORMALIZED:
+            message = f"kfac has factors of linear layers, and {self.model.architecture} has layer normalization too"
+            others = ", ".join(name for name in SETTINGS if name not in NORMALIZED)
+            raise invalid("preconditioner", message, f"null, or model.architecture {others}")
         return self
 
     @model_validator(mode="after")

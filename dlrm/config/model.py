@@ -12,10 +12,22 @@ Widths = Annotated[list[Width], Field(min_length=1, max_length=32)]
 MIN_DIM, MAX_DIM, DIM_MULTIPLE = 4, 1024, 4
 EmbeddingDim = Annotated[int, Field(ge=MIN_DIM, le=MAX_DIM, multiple_of=DIM_MULTIPLE)]
 
-Architecture = Literal["dlrm", "dcn_v2"]
+Architecture = Literal["dlrm", "dcn_v2", "gdcn", "deepfm", "finalmlp", "masknet", "wukong"]
 
-_CROSS_DEFAULTS: dict[str, Any] = {"cross_layers": 3, "cross_rank": 512}
-"""Fields that only dcn_v2 has, with the defaults of MLPerf's DLRM-DCNv2."""
+_CROSS: dict[str, Any] = {"cross_layers": 3, "cross_rank": 512}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "dlrm": {},
+    "dcn_v2": _CROSS,
+    "gdcn": _CROSS,
+    "deepfm": {},
+    "finalmlp": {"fusion_heads": 1, "gate_width": 64},
+    "masknet": {"mask_blocks": 3, "mask_width": 400, "mask_ratio": 2.0},
+    "wukong": {"wukong_layers": 3, "wukong_vectors": 16, "wukong_rank": 8, "wukong_width": 256},
+}
+"""Fields that only some architectures have, with their defaults; MLPerf's for cross layers."""
+SETTING_FIELDS = tuple(dict.fromkeys(field for settings in SETTINGS.values() for field in settings))
+NORMALIZED: frozenset[Architecture] = frozenset({"masknet", "wukong"})
+"""Architectures with parameters that are not of linear layers: gains of layer normalization."""
 
 
 class ModelSpec(Config):
@@ -27,8 +39,12 @@ class ModelSpec(Config):
 
     architecture: Architecture | Auto = "auto"
     """Architecture, by how features interact. dlrm: dot products of all pairs (Naumov et al. 2019, arXiv 1906.00091).
-    dcn_v2: low-rank cross layers (Wang et al. 2021, arXiv 2008.13535). auto: dcn_v2 for few training rows, where it
-    predicts better, and dlrm for many, where it is faster."""
+    dcn_v2: low-rank cross layers (Wang et al. 2021, arXiv 2008.13535). gdcn: cross layers with gates (Wang et al. 2023,
+    arXiv 2311.04635). deepfm: a factorization machine beside a perceptron (Guo et al. 2017, arXiv 1703.04247).
+    finalmlp: two gated perceptrons and a bilinear form (Mao et al. 2023, arXiv 2304.00902). masknet: embeddings times
+    masks (Wang et al. 2021, arXiv 2102.07619). wukong: stacked factorization machines (Zhang et al. 2024, arXiv
+    2403.02545). auto: dcn_v2 for few training rows, where it predicts better, and dlrm for many, where it is
+    faster."""
     embedding_dim: EmbeddingDim | Auto = "auto"
     """Number of elements of one embedding row (D); a multiple of 4, which the table kernels need. auto: the last width
     of bottom_mlp if set, otherwise by the number of training rows."""
@@ -38,26 +54,60 @@ class ModelSpec(Config):
     """Output widths of the layers over the dense features; the last one must be embedding_dim. Not used without dense
     features. auto: 512, 256, embedding_dim."""
     top_mlp: Widths = Field(default=[512, 256, 1])
-    """Output widths of the layers over the interactions; the last one must be 1, the logit."""
+    """Output widths of the layers over the interactions; the last one must be 1, the logit. In finalmlp both
+    perceptrons have these widths, and end before the logit."""
     cross_layers: int | None = Field(default=None, ge=1, le=32)
-    """Number of consecutive cross layers in dcn_v2; default 3."""
+    """Number of consecutive cross layers in dcn_v2 and gdcn; default 3."""
     cross_rank: int | None = Field(default=None, ge=1, le=65536)
-    """Rank of the matrix of a cross layer in dcn_v2; default 512. A larger rank than the width of the layer is reduced
-    to the width: it can then express any full matrix."""
+    """Rank of the matrix of a cross layer in dcn_v2 and gdcn, and of a gate's in gdcn; default 512. A larger rank than
+    the width of the layer is reduced to the width: it can then express any full matrix."""
+    fusion_heads: int | None = Field(default=None, ge=1, le=1024)
+    """Number of parts of the perceptrons' outputs in finalmlp, with one bilinear form each; divides the last width of
+    top_mlp but one; default 1."""
+    gate_width: int | None = Field(default=None, ge=1, le=65536)
+    """Number of hidden units of the gates in finalmlp; default 64."""
+    mask_blocks: int | None = Field(default=None, ge=1, le=32)
+    """Number of blocks side by side in masknet; default 3."""
+    mask_width: int | None = Field(default=None, ge=1, le=65536)
+    """Number of outputs of a block in masknet; default 400."""
+    mask_ratio: float | None = Field(default=None, gt=0.0, le=8.0)
+    """Number of hidden units of a mask in masknet, in elements of all vectors together: the reduction ratio; default
+    2. Halving it halves most of the cost."""
+    wukong_layers: int | None = Field(default=None, ge=1, le=32)
+    """Number of layers in wukong; default 3. Each doubles the order of the interactions."""
+    wukong_vectors: int | None = Field(default=None, ge=1, le=1024)
+    """Number of vectors that each of the two blocks of a layer makes in wukong; default 16."""
+    wukong_rank: int | None = Field(default=None, ge=1, le=1024)
+    """Number of products that a factorization machine keeps for a vector in wukong; default 8. At most one for each
+    vector."""
+    wukong_width: int | None = Field(default=None, ge=1, le=65536)
+    """Number of hidden units of the perceptron over those products in wukong; default 256."""
 
     @model_validator(mode="before")
     @classmethod
-    def _fill_cross_fields(cls, document: Any) -> Any:
-        return fill_defaults(document, lambda fields: _CROSS_DEFAULTS if fields.get("architecture") == "dcn_v2" else {})
+    def _fill_settings(cls, document: Any) -> Any:
+        return fill_defaults(document, lambda fields: SETTINGS.get(str(fields.get("architecture")), {}))
 
     @model_validator(mode="after")
-    def _check_cross_fields(self) -> Self:
-        if self.architecture == "dlrm":
-            for field in _CROSS_DEFAULTS:
-                if getattr(self, field) is not None:
-                    raise invalid(
-                        field, f"{self.architecture} has no {field}", 'leave it out, or set architecture to "dcn_v2"'
-                    )
+    def _check_settings(self) -> Self:
+        if self.architecture == "auto":
+            return self
+        for field in SETTING_FIELDS:
+            if getattr(self, field) is not None and field not in SETTINGS[self.architecture]:
+                others = " or ".join(f'"{name}"' for name in list_architectures_with(field))
+                valid = f"leave it out, or set architecture to {others}"
+                raise invalid(field, f"{self.architecture} has no {field}", valid)
+        return self
+
+    @model_validator(mode="after")
+    def _check_fusion(self) -> Self:
+        if self.fusion_heads is None:
+            return self
+        if len(self.top_mlp) < 2:
+            raise invalid("top_mlp", "has no width of the perceptrons, which end before the logit", "such as [256, 1]")
+        if self.top_mlp[-2] % self.fusion_heads:
+            message = f"cannot cut the {self.top_mlp[-2]} outputs of a perceptron into {self.fusion_heads} equal parts"
+            raise invalid("fusion_heads", message, f"a divisor of {self.top_mlp[-2]}")
         return self
 
     @model_validator(mode="after")
@@ -92,3 +142,8 @@ class ModelConfig(ModelSpec):
 
 def _is_embedding_dim(width: int) -> bool:
     return MIN_DIM <= width <= MAX_DIM and width % DIM_MULTIPLE == 0
+
+
+def list_architectures_with(field: str) -> list[str]:
+    """List the architectures that have one of the fields `SETTING_FIELDS`."""
+    return [name for name, settings in SETTINGS.items() if field in settings]

@@ -14,7 +14,7 @@ class PreconditionerConfig(Config):
     name: Literal["kfac"] = "kfac"
     """Name of the preconditioner. kfac: the natural gradient by Kronecker factors of the Fisher matrix of each linear
     layer (Martens and Grosse 2015, arXiv 1503.05671), with stale factors (Osawa et al. 2020, SP-NGD, arXiv
-    2002.06015)."""
+    2002.06015). Not for model.architecture masknet and wukong, whose layer normalization has none."""
     damping: Positive = 1e-3
     """Value added to the eigenvalues of the Fisher matrix, in units of the squared gradient of the loss of one sample:
     the larger, the nearer to the gradient itself."""

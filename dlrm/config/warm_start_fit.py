@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from dlrm.config.data import DataConfig
 from dlrm.config.errors import FieldError
 from dlrm.config.job import JobSpec
-from dlrm.config.model import ModelConfig
+from dlrm.config.model import SETTING_FIELDS, ModelConfig
 
 _SOURCE, _OPTIMIZER_STATE = "run.warm_start.from", "run.warm_start.optimizer_state"
 
@@ -27,7 +27,7 @@ def find_warm_start_faults(
         field = ".".join(map(str, error.errors()[0]["loc"]))
         return [FieldError(_SOURCE, f"the model's settings are damaged at {field}", "a model that a run has written")]
     # The fields of an architecture are filled in once it is decided.
-    open_fields = {"cross_layers", "cross_rank"} if job.model.architecture == "auto" else set[str]()
+    open_fields = SETTING_FIELDS if job.model.architecture == "auto" else ()
     faults = [
         FieldError(f"model.{name}", f"is {value!r}, but {old!r} in the model that the run starts from", f"{old!r}")
         for name in ModelConfig.model_fields

@@ -10,12 +10,13 @@ from dlrm.config import MomentsConfig
 from dlrm.gradient_stats.estimator import MeasuringEstimator, SampleSpan, Share
 from dlrm.gradient_stats.moments import Moments
 from dlrm.model.mlp import Linear
+from dlrm.model.norm import LayerNorm
 from dlrm.model.squares import SquareSlots, make_slot
 from sharding.comm.gradient_buffer import GradientBuffer
 
 
 class ExactMoments(MeasuringEstimator):
-    """Estimator over the squared gradients of single samples, for every linear layer that is used once per sample.
+    """Estimator over the squared gradients of single samples, for linear layers and layer normalization.
 
     The layers add them in their backward pass (`dlrm.model.squares`). Under bf16 autocast the squares are bf16, their
     sums fp32.
@@ -33,9 +34,9 @@ class ExactMoments(MeasuringEstimator):
         is_bf16: bool,
         has_halves: bool = False,
     ) -> None:
-        """Find the linear layers of `model`, whose parameters are in `gradients`.
+        """Find the layers of `model`, whose parameters are in `gradients`.
 
-        Other arguments: as for `MeasuringEstimator`. Raises ValueError for a parameter that no linear layer has.
+        Other arguments: as for `MeasuringEstimator`. Raises ValueError for a parameter of another kind of layer.
         """
         super().__init__(gradients, has_halves=has_halves)
         self._fraction = config.fraction
@@ -85,19 +86,21 @@ class ExactMoments(MeasuringEstimator):
             layer.square_slots = slots if is_wanted else None
 
 
-def _find_layers(model: nn.Module, gradients: GradientBuffer, dtype: torch.dtype) -> list[tuple[Linear, SquareSlots]]:
-    """Return the linear layers of `model` with slots for their squares, of `dtype`, in the first extra sum.
+def _find_layers(
+    model: nn.Module, gradients: GradientBuffer, dtype: torch.dtype
+) -> list[tuple[Linear | LayerNorm, SquareSlots]]:
+    """Return the layers of `model` with slots for their squares, of `dtype`, in the first extra sum.
 
     Raises ValueError for a parameter that no such layer has.
     """
     names = [name for name, _ in model.named_parameters()]
     left = dict(zip(names, gradients.unflatten(gradients.extra_sums[0]), strict=True))
-    layers: list[tuple[Linear, SquareSlots]] = []
+    layers: list[tuple[Linear | LayerNorm, SquareSlots]] = []
     for name, layer in model.named_modules():
-        if isinstance(layer, Linear):
+        if isinstance(layer, Linear | LayerNorm):
+            factor = left.pop(f"{name}.{'weight' if isinstance(layer, Linear) else 'gain'}")
             bias = left.pop(f"{name}.bias", None)
-            slots = SquareSlots(make_slot(left.pop(f"{name}.weight")), None if bias is None else make_slot(bias), dtype)
-            layers.append((layer, slots))
+            layers.append((layer, SquareSlots(make_slot(factor), None if bias is None else make_slot(bias), dtype)))
     if left:
-        raise ValueError(f"exact moments do not cover {next(iter(left))}: it is not a parameter of a linear layer")
+        raise ValueError(f"exact moments do not cover {next(iter(left))}: no layer adds its squares")
     return layers

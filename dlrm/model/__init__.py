@@ -1,7 +1,8 @@
 """Models: the dense part, which every rank holds whole, and its plain form with the tables inside."""
 
+from dlrm.model.architectures import make_dense_part
 from dlrm.model.bags import encode_table_name
-from dlrm.model.dense_part import make_dense_part, set_output_bias
+from dlrm.model.dense_part import set_output_bias
 from dlrm.model.first_order import FirstOrder
 from dlrm.model.output_map import OutputMap
 from dlrm.model.plain import PlainModel

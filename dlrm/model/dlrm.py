@@ -8,30 +8,28 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from dlrm.config import ModelConfig
-from dlrm.model.mlp import Perceptron, make_bottom
+from dlrm.model.dense_part import DensePart, concatenate_vectors
+from dlrm.model.mlp import Perceptron
 from dlrm.native import fits_native_fp32
 
 VECTORS_OF_A_TILE = 8
 """Number of bf16 vectors in an aligned tile of a GPU's matrix product; matrices are padded to a multiple."""
 
 
-class DLRM(nn.Module):
+class DLRM(DensePart):
     """The dense part of Naumov et al. 2019 (arXiv 1906.00091): all that is not an embedding table.
 
     In addition to the dot products the top gets the bottom's output. Without dense features it gets all pooled
     embeddings instead: dot products alone have no information on a single feature, and one feature has none at all.
     """
 
-    def __init__(self, config: ModelConfig, num_dense: int, num_features: int, seed: int) -> None:
-        """Draw the weights, a function of `seed` and the shapes alone. num_dense: N. num_features: F."""
-        super().__init__()
-        generator = torch.Generator().manual_seed(seed)
-        self.bottom = make_bottom(config, num_dense, generator)
-        num_vectors = num_features if self.bottom is None else num_features + 1
+    def __init__(self, config: ModelConfig, num_dense: int, num_features: int, generator: torch.Generator) -> None:
+        """Draw the weights; arguments as for `DensePart`."""
+        super().__init__(config, num_dense, num_features, generator)
         num_direct = num_features if self.bottom is None else 1
-        num_inputs = num_direct * config.embedding_dim + num_vectors * (num_vectors - 1) // 2
+        num_inputs = num_direct * config.embedding_dim + self.num_vectors * (self.num_vectors - 1) // 2
         self.top = Perceptron(num_inputs, config.top_mlp, is_last_activated=False, generator=generator)
-        self.interaction = Interaction(num_vectors)
+        self.interaction = Interaction(self.num_vectors)
 
     def forward(self, dense: torch.Tensor, pooled: torch.Tensor) -> torch.Tensor:
         """Map dense [c, N] and pooled [c, F, D] to logits [c]."""
@@ -114,14 +112,6 @@ class _PairProducts(torch.autograd.Function):
         # A last column of zeros, for the products that are no pair.
         of_products = F.pad(gradient, (0, 1)).index_select(1, pair_of_product)
         return torch.bmm(of_products.view(-1, size, size), vectors), None, None
-
-
-def concatenate_vectors(bottom: torch.Tensor | None, pooled: torch.Tensor) -> torch.Tensor:
-    """Join bottom [c, D] and pooled [c, F, D] to [c, V, D], the bottom first; not both may be missing."""
-    if bottom is None:
-        return pooled
-    first = bottom.unsqueeze(1)
-    return torch.cat([first, pooled.to(bottom.dtype)], dim=1) if pooled.shape[1] else first
 
 
 def _make_empty_bottom(pooled: torch.Tensor) -> torch.Tensor:

@@ -35,7 +35,7 @@ class Linear(nn.Linear):
         self.is_activated = is_activated
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
-        """Map [c, num_inputs] to [c, num_outputs]."""
+        """Map [c, …, num_inputs] to [c, …, num_outputs]; c samples."""
         outputs = self._apply_layer(input)
         if not torch.is_grad_enabled():
             return outputs
@@ -48,8 +48,10 @@ class Linear(nn.Linear):
     def _apply_layer(self, input: torch.Tensor) -> torch.Tensor:
         device = input.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else self.weight.dtype
-        if input.dim() == 2 and has_onednn_products(input.device, dtype):
-            return _OneDnnLinear.apply(input, self.weight, self.bias, dtype, self.is_activated)
+        if has_onednn_products(input.device, dtype):
+            rows = input.flatten(0, -2)
+            outputs = _OneDnnLinear.apply(rows, self.weight, self.bias, dtype, self.is_activated)
+            return outputs.view(*input.shape[:-1], self.out_features)
         outputs = F.linear(input, self.weight, self.bias)
         return torch.relu(outputs) if self.is_activated else outputs
 

@@ -6,8 +6,8 @@ import torch
 from torch import nn
 
 from dlrm.config import ModelConfig
+from dlrm.model.architectures import make_dense_part
 from dlrm.model.bags import make_tables, pool_bags
-from dlrm.model.dense_part import make_dense_part
 from dlrm.model.first_order import FirstOrder
 from dlrm.model.output_map import OutputMap
 

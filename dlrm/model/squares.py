@@ -41,12 +41,14 @@ def add_squares(outputs: torch.Tensor, inputs: torch.Tensor, slots: SquareSlots,
     squares element by element, is one more matrix product (Goodfellow 2015, arXiv 1510.01799, whose norms are the sums
     of these elements). For a bias it is sum_i d_i^2.
 
-    outputs: [c, outputs], after the layer's ReLU where `is_activated`. inputs: [c, inputs]. Raises ValueError if the
-    inputs are not one row per sample.
+    If a layer is applied to r rows of a sample, the sample's gradient is the sum over them, and exists for a moment:
+    one matrix a sample.
+
+    outputs: [c, outputs] or [c, r, outputs], after the layer's ReLU where `is_activated`. inputs: [c, inputs] or
+    [c, r, inputs].
     """
-    if inputs.dim() != 2:
-        raise ValueError(f"a layer has inputs {list(inputs.shape)}, and exact moments need one row per sample")
-    return _AddSquares.apply(outputs, inputs.detach(), slots.weight, slots.bias, slots.dtype, is_activated)
+    kind = _AddSquares if inputs.dim() == 2 else _AddSquaresOfSums
+    return kind.apply(outputs, inputs.detach(), slots.weight, slots.bias, slots.dtype, is_activated)
 
 
 def square_output_gradient(
@@ -99,6 +101,23 @@ class _AddSquares(torch.autograd.Function):
         else:
             weight_squares = d_squared.T @ x_squared
         return d, None, weight_squares.to(sum_dtype), bias_squares, None, None
+
+
+class _AddSquaresOfSums(_AddSquares):
+    """The same for inputs [c, r, inputs]."""
+
+    @staticmethod
+    @once_differentiable
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *grad_outputs: torch.Tensor
+    ) -> tuple[torch.Tensor | None, ...]:
+        (gradient,) = grad_outputs
+        x, y = ctx.saved_tensors
+        dtype, sum_dtype = ctx.dtypes
+        d = gradient if y is None else torch.ops.aten.threshold_backward(gradient, y, 0)
+        of_weight = torch.bmm(d.to(dtype).transpose(1, 2), x.to(dtype)).to(sum_dtype)
+        of_bias = d.sum(dim=1, dtype=sum_dtype).square().sum(dim=0) if ctx.has_bias else None
+        return gradient, None, of_weight.square().sum(dim=0), of_bias, None, None
 
 
 def _fits_native_operator(

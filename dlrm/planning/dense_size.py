@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from dlrm.config import STATE_PER_PARAMETER, JobSpec, ModelConfig, ResolvedJob
+from dlrm.planning.interaction_sizes import count_interaction, list_layers
 
 FLOAT_BYTES = 4
 BACKWARD_FACTOR = 3
@@ -34,43 +35,27 @@ class DenseSize:
 
 def count_dense_size(model: ModelConfig, num_dense: int, num_features: int) -> DenseSize:
     """Count the dense part of a model with N = `num_dense` dense features and F = `num_features` embeddings."""
-    dim = model.embedding_dim
+    bottom = list_layers(num_dense, model.bottom_mlp) if num_dense else []
+    interaction = count_interaction(model, num_dense, num_features)
+    widths = model.top_mlp if interaction.has_top else []
+    layers = [*bottom, *interaction.layers, *list_layers(interaction.num_outputs, widths)]
+    num_biases = sum(layer.num_outputs for layer in layers if layer.has_bias)
+    num_in_norms = sum(2 * norm.num_gains for norm in interaction.norms)
+    num_in_matrices = sum(layer.num_inputs * layer.num_outputs for layer in layers)
     num_vectors = num_features + (num_dense > 0)
-    layers = _list_layers(num_dense, model.bottom_mlp) if num_dense else []
-    if model.architecture == "dlrm":
-        # The top MLP gets the dot product of each pair of vectors, next to the bottom MLP's output, or without dense
-        # features to the embeddings themselves.
-        pairs = num_vectors * (num_vectors - 1) // 2
-        num_concatenated = 1 if num_dense else num_features
-        num_inputs, products = num_concatenated * dim + pairs, pairs * dim
-        crossing: list[tuple[int, int]] = []
-        # The gradients of the top's inputs, of the pairs and of all V^2 products; the vectors and their gradient.
-        kept, in_crossing = num_vectors * dim, num_inputs + pairs + num_vectors**2 + 2 * num_vectors * dim
-    else:
-        assert model.cross_layers is not None, "the architecture has them"
-        assert model.cross_rank is not None, "the architecture has it"
-        num_inputs = products = num_vectors * dim
-        # A cross layer is a product of two matrices of low rank, and one elementwise product with the inputs.
-        rank = min(model.cross_rank, num_inputs)
-        crossing = [(num_inputs, rank), (rank, num_inputs)] * model.cross_layers
-        # Each layer keeps its input and both products; the last one has gradients of its output and of both factors.
-        kept = model.cross_layers * (2 * num_inputs + rank)
-        in_crossing = kept + 3 * num_inputs
-    num_in_bottom = sum(n for _, n in layers)
-    layers += _list_layers(num_inputs, model.top_mlp)
+    num_activations = num_vectors * model.embedding_dim + interaction.num_outputs
+    num_activations += sum(layer.num_rows * layer.num_outputs for layer in layers)
+    num_activations += sum(norm.num_rows * norm.num_gains for norm in interaction.norms)
     # A layer of the top has the gradient of its output twice, before and after its ReLU.
-    in_top = kept + num_inputs + sum(model.top_mlp) + 2 * max(model.top_mlp)
-    # The first matrix of a cross layer has no bias.
-    num_biases = sum(n for _, n in layers + crossing[1::2])
-    layers += crossing
-    matrices = sum(m * n for m, n in layers)
+    in_top = interaction.num_kept + interaction.num_outputs + sum(widths) + 2 * max(widths, default=0)
     return DenseSize(
-        num_parameters=matrices + num_biases,
-        num_multiplications=matrices + products,
-        num_pooled=num_features * dim,
-        num_activations=num_vectors * dim + num_inputs + sum(n for _, n in layers),
-        num_at_peak=num_in_bottom + max(in_top, in_crossing),
-        matrices=tuple(layers),
+        num_parameters=num_in_matrices + num_biases + num_in_norms,
+        num_multiplications=interaction.num_products
+        + sum(layer.num_rows * layer.num_inputs * layer.num_outputs for layer in layers),
+        num_pooled=num_features * model.embedding_dim,
+        num_activations=num_activations,
+        num_at_peak=sum(layer.num_outputs for layer in bottom) + max(in_top, interaction.num_at_peak),
+        matrices=tuple((layer.num_inputs, layer.num_outputs) for layer in layers),
     )
 
 
@@ -133,7 +118,3 @@ def _count_factor_numbers(job: JobSpec, size: DenseSize) -> int:
         # Mean squares of rows and columns, and of each element of a bias.
         in_optimizer += sum(sides) + size.num_parameters - sum(m * n for m, n in size.matrices)
     return in_optimizer + (0 if job.preconditioner is None else sum(PRECONDITIONER_PER_FACTOR * n**2 for n in sides))
-
-
-def _list_layers(num_inputs: int, widths: list[int]) -> list[tuple[int, int]]:
-    return list(zip([num_inputs, *widths], widths, strict=False))

@@ -120,7 +120,7 @@ def advise_crosses(facts: Facts) -> Draft | None:
     remedy, changes = "try a longer run, other learning rates (`dlrm tune`) or more training rows", dict[str, Any]()
     if facts.course is not None and facts.course.has_overfitted:
         remedy = "try a shorter run or a smaller model"
-    elif facts.get("model.architecture") != "dcn_v2":
+    elif facts.get("model.architecture") == "dlrm":
         remedy, changes = "try cross layers, which combine columns as trees do", {"model.architecture": "dcn_v2"}
     message = (
         f"The model's AUC of {format_auc(auc, facts.metrics.get('auc_standard_error'))} is below that of "

@@ -13,6 +13,7 @@ from sharding.comm.process_groups import Ranks
 from tests.distributed.reference import GlobalBatch, ReferenceModel, draw_batches
 from tests.distributed.test_variance_reduction import EXACT, largest_difference
 from tests.distributed.training import TrainedModel, TrainingSetting, draw_initial_tables, train, train_parts
+from tests.dlrm.model.small_models import make_small_model
 from tests.rank_pool.pool import RankPools
 
 DAMPING = 0.01
@@ -22,6 +23,7 @@ SETTING = TrainingSetting(256, 64, "sgd", dense_rate=0.05, table_rate=0.1, preco
 DCN = ModelConfig(
     architecture="dcn_v2", embedding_dim=8, bottom_mlp=[16, 8], top_mlp=[16, 1], cross_layers=2, cross_rank=4
 )
+FINAL = make_small_model("finalmlp", embedding_dim=8, bottom_mlp=[16, 8], top_mlp=[32, 16, 1])
 
 
 def draw(number: int, setting: TrainingSetting = SETTING, num_empty: int = 0) -> list[GlobalBatch]:
@@ -85,7 +87,7 @@ def train_on_first_rank(rank_pools: RankPools, setting: TrainingSetting, world_s
     return rank_pools.of(world_size).run(train, setting, draw(number, setting, num_empty=50))[0]
 
 
-@pytest.mark.parametrize("model", [SETTING.model, DCN], ids=["dlrm", "dcn_v2"])
+@pytest.mark.parametrize("model", [SETTING.model, DCN, FINAL], ids=["dlrm", "dcn_v2", "finalmlp"])
 @pytest.mark.parametrize("world_size", [1, 2, pytest.param(4, marks=pytest.mark.slow)])
 def test_fifty_steps_follow_the_formula(rank_pools: RankPools, world_size: int, model: ModelConfig):
     setting = replace(SETTING, model=model)

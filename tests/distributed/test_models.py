@@ -12,6 +12,7 @@ from sharding.jagged import JaggedIds
 from tests.distributed.reference import GlobalBatch, add_lists_and_weights, draw_batches
 from tests.distributed.saving import PartialRun, train_up_to
 from tests.distributed.training import TrainingSetting, assert_follows_reference
+from tests.dlrm.model.small_models import make_small_model
 from tests.rank_pool.pool import RankPools
 
 SIZES = {"embedding_dim": 16, "bottom_mlp": [32, 16], "top_mlp": [32, 1]}
@@ -59,6 +60,13 @@ def test_lists_empty_bags_and_weights_follow_the_reference(
 def test_rows_without_dense_columns_follow_the_reference(rank_pools: RankPools, model: ModelConfig, world_size: int):
     setting = replace(SETTING, model=model, num_dense=0)
     assert_follows_reference(rank_pools, world_size, setting, drop_dense(draw_list_batches()))
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+@pytest.mark.parametrize("architecture", ["gdcn", "deepfm", "finalmlp", "masknet", "wukong"])
+def test_every_architecture_follows_the_reference(rank_pools: RankPools, architecture: str, world_size: int):
+    setting = replace(SETTING, model=make_small_model(architecture), dense_rate=0.02)
+    assert_follows_reference(rank_pools, world_size, setting, draw_list_batches())
 
 
 def test_one_categorical_column_alone_follows_the_reference(rank_pools: RankPools):

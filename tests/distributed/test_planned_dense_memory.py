@@ -18,6 +18,7 @@ from sharding.comm.gradient_buffer import SharedMemoryAllReduce
 from sharding.comm.process_groups import Ranks
 from tests.distributed.reference import GlobalBatch, draw_batches
 from tests.distributed.training import TrainingSetting
+from tests.dlrm.model.small_models import make_small_model
 from tests.rank_pool.pool import RankPools
 from tests.sharding.tensor_memory import storage_bytes
 
@@ -81,6 +82,18 @@ def test_a_plan_counts_the_bytes_of_the_dense_part_that_a_run_keeps(
         preconditioner=PreconditionerConfig() if averaging else None,
         pruning=PruningConfig() if averaging else None,
     )
+    assert_plan_counts_bytes(rank_pools, world_size, setting)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adafactor", "soap"])
+@pytest.mark.parametrize("architecture", ["finalmlp", "masknet", "wukong"])
+def test_a_plan_counts_the_bytes_of_every_kind_of_layer(rank_pools: RankPools, architecture: str, optimizer: str):
+    model = make_small_model(architecture, embedding_dim=16, bottom_mlp=[32, 16])
+    setting = TrainingSetting(256, 64, model=model, moments=MomentsConfig(every=1), dense_optimizer=optimizer)
+    assert_plan_counts_bytes(rank_pools, 2, setting)
+
+
+def assert_plan_counts_bytes(rank_pools: RankPools, world_size: int, setting: TrainingSetting) -> None:
     batches = draw_batches(2, 256, [rows for _, rows in setting.table_rows])
     kept: list[int] = rank_pools.of(world_size).run(count_dense_bytes, setting, batches)
     size = count_dense_size(setting.model, setting.num_dense, len(setting.table_rows))

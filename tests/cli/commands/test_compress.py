@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import dlrm as package
+from dlrm.config.model import SETTINGS
 from tests.cli.conftest import Command, run
 from tests.dlrm.exported_model.conftest import Made, csv_rows, made_of_csv, write_csv
 
@@ -94,7 +95,7 @@ def test_a_model_that_was_retrained_after_pruning_is_better_than_one_that_was_on
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ending", [".pt2", ".onnx"])
-@pytest.mark.parametrize("architecture", ["dlrm", "dcn_v2"])
+@pytest.mark.parametrize("architecture", SETTINGS)
 def test_the_dense_part_is_exported_with_the_scores_of_plain_torch(
     tmp_path: Path, architecture: str, ending: str
 ) -> None:

@@ -69,6 +69,7 @@ def test_a_run_that_starts_from_a_model_has_its_dimensions():
 def test_cross_layers_that_are_set_need_the_architecture_that_has_them():
     assert decide(4_000_000_000, model={"cross_layers": 2}).model.architecture == "dcn_v2"
     assert decide(1000, model={"architecture": "dlrm"}).model.cross_layers is None
+    assert decide(1000, model={"mask_ratio": 1.0}).model.architecture == "masknet"
 
 
 def test_rows_are_held_out_only_where_the_length_of_the_run_is_open():
@@ -130,6 +131,8 @@ def test_cross_layers_are_those_of_the_model_that_the_run_starts_from():
     assert (job.model.architecture, job.model.cross_layers, job.model.cross_rank) == ("dcn_v2", 2, 64)
     kept = keep_decisions(parse_job(DATA), job).model
     assert (kept.cross_layers, kept.cross_rank) == (2, 64)
+    stacked = ModelConfig(architecture="wukong", wukong_layers=5, embedding_dim=8, bottom_mlp=[8])
+    assert decide(1000, stacked).model == stacked
 
 
 def test_a_job_with_a_warm_start_is_open_until_its_model_is_known():

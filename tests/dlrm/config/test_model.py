@@ -7,6 +7,7 @@ import pytest
 
 from dlrm.config import ConfigError, ModelConfig, parse_job, resolve
 from dlrm.config.identity import list_differences, make_identity
+from dlrm.config.model import NORMALIZED, SETTING_FIELDS, SETTINGS
 
 CSV = {"train": ["clicks.csv"], "format": "csv"}
 
@@ -37,6 +38,8 @@ def test_cross_layers_have_mlperfs_defaults_and_other_architectures_have_none():
         {"architecture": "dcn_v2"},
         {"architecture": "dcn_v2", "cross_layers": 1, "cross_rank": 7, "pooling": "mean"},
         {"pooling": "mean", "cross_layers": None},
+        *({"architecture": name} for name in SETTINGS),
+        {"architecture": "wukong", "wukong_layers": 1, "wukong_rank": None},
     ],
 )
 def test_a_model_with_its_defaults_filled_in_is_the_same_one(model: dict[str, Any]):
@@ -49,12 +52,17 @@ def test_a_model_with_its_defaults_filled_in_is_the_same_one(model: dict[str, An
 @pytest.mark.parametrize(
     ("model", "field", "hint"),
     [
-        ({"architecture": "dcn"}, "model.architecture", "'dlrm' or 'dcn_v2'"),
+        ({"architecture": "dcn"}, "model.architecture", "'dlrm', 'dcn_v2', 'gdcn'"),
         (
             {"architecture": "dlrm", "cross_layers": 3},
             "model.cross_layers",
-            "dlrm has no cross_layers (valid: leave it out, or set",
+            'dlrm has no cross_layers (valid: leave it out, or set architecture to "dcn_v2" or "gdcn")',
         ),
+        ({"architecture": "deepfm", "mask_blocks": 3}, "model.mask_blocks", 'set architecture to "masknet")'),
+        ({"architecture": "wukong", "gate_width": 3}, "model.gate_width", 'set architecture to "finalmlp")'),
+        ({"architecture": "masknet", "mask_ratio": 0.0}, "model.mask_ratio", "greater than 0"),
+        ({"architecture": "finalmlp", "top_mlp": [1]}, "model.top_mlp", "such as [256, 1]"),
+        ({"architecture": "finalmlp", "fusion_heads": 3}, "model.fusion_heads", "a divisor of 256"),
         ({"architecture": "dlrm", "cross_rank": 3}, "model.cross_rank", "dlrm has no cross_rank"),
         ({"architecture": "dcn_v2", "cross_layers": 0}, "model.cross_layers", "greater than or equal to 1"),
         ({"architecture": "dcn_v2", "cross_rank": 0.5}, "model.cross_rank", "whole number"),
@@ -67,6 +75,25 @@ def test_a_bad_model_names_the_field_and_what_would_be_valid(model: dict[str, An
     errors = errors_of(job_with(**model))
     assert list(errors) == [field]
     assert hint in errors[field]
+
+
+@pytest.mark.parametrize("architecture", SETTINGS)
+def test_every_architecture_has_defaults_for_its_own_settings_alone(architecture: str):
+    model = parse_job(job_with(architecture=architecture)).model
+    assert {field: value for field in SETTING_FIELDS if (value := getattr(model, field)) is not None} == SETTINGS[
+        architecture
+    ]
+
+
+@pytest.mark.parametrize("architecture", SETTINGS)
+def test_kfac_is_refused_for_layer_normalization_alone(architecture: str):
+    document = {**job_with(architecture=architecture), "preconditioner": {}}
+    if architecture in NORMALIZED:
+        errors = errors_of(document)
+        assert list(errors) == ["preconditioner"]
+        assert "null, or model.architecture dlrm, dcn_v2, gdcn, deepfm, finalmlp" in errors["preconditioner"]
+    else:
+        assert parse_job(document).preconditioner is not None
 
 
 @pytest.mark.parametrize("schema", [{"dense": [{"name": "x"}]}, {"categorical": [{"name": "x"}]}])

@@ -33,6 +33,7 @@ from sharding.comm.step_vote import StepVote
 from tests.dlrm.data.packed_files import prepare_in_cache
 from tests.dlrm.exported_model.conftest import Made
 from tests.dlrm.exported_model.model_factory import SIZES, job_of
+from tests.dlrm.model.small_models import make_small_model
 from tests.rank_pool.pool import RankPools
 
 OUTPUT_BIAS = "top.layers.1.bias"
@@ -56,8 +57,9 @@ def trained_and_evaluated(
     size, job = resolved.job.batch.global_size, resolved.job
     with TrainBatches(dataset.train, size, ranks.rank, ranks.world_size, seed=0, num_epochs=job.run.epochs) as batches:
         for batch in batches:
-            parts.step(to_device(batch, ranks.device), StepRates(0.3, 0.3), StepVote())
-    dict(parts.model.named_parameters())[OUTPUT_BIAS].data += bias
+            parts.step(to_device(batch, ranks.device), StepRates(0.1, 0.3), StepVote())
+    if bias:
+        dict(parts.model.named_parameters())[OUTPUT_BIAS].data += bias
     state = {"tables": parts.tables.state_dict(), "dense": parts.model.state_dict()}
     save(state, storage_writer=FileSystemWriter(checkpoint), process_group=ranks.dense_group)
     sizes = resolved.share_size, resolved.chunk_size
@@ -170,12 +172,30 @@ def write_lists(path: Path, num_rows: int = 300) -> Path:
         ({"dense": DENSE, "categorical": LISTS}, "dcn_v2", 2),
         ({"categorical": LISTS}, "dlrm", 2),
         ({"dense": DENSE}, "dlrm", 2),
+        ({"dense": DENSE, "categorical": LISTS}, "deepfm", 2),
+        ({"dense": DENSE, "categorical": LISTS}, "masknet", 2),
+        ({"dense": DENSE, "categorical": LISTS}, "wukong", 2),
+        pytest.param({"dense": DENSE, "categorical": LISTS}, "gdcn", 2, marks=pytest.mark.slow),
+        pytest.param({"dense": DENSE, "categorical": LISTS}, "finalmlp", 2, marks=pytest.mark.slow),
         pytest.param({"dense": DENSE, "categorical": LISTS}, "dlrm", 1, marks=pytest.mark.slow),
         pytest.param({"categorical": LISTS}, "dcn_v2", 1, marks=pytest.mark.slow),
         pytest.param({"categorical": LISTS[:1]}, "dlrm", 2, marks=pytest.mark.slow),
         pytest.param({"dense": DENSE}, "dcn_v2", 1, marks=pytest.mark.slow),
     ],
-    ids=["all", "no dense", "no tables", "all, dlrm", "no dense, dcn_v2", "one table", "no tables, dcn_v2"],
+    ids=[
+        "all",
+        "no dense",
+        "no tables",
+        "deepfm",
+        "masknet",
+        "wukong",
+        "gdcn",
+        "finalmlp",
+        "all, dlrm",
+        "no dense, dcn_v2",
+        "one table",
+        "no tables, dcn_v2",
+    ],
 )
 def test_means_of_lists_and_columns_of_one_kind_score_as_in_training(
     rank_pools: RankPools, tmp_path: Path, schema: dict[str, Any], architecture: str, world_size: int
@@ -183,7 +203,7 @@ def test_means_of_lists_and_columns_of_one_kind_score_as_in_training(
     rows = write_lists(tmp_path / "rows.parquet")
     data = DataConfig.model_validate({"train": [str(rows)], "format": "parquet", "schema": schema})
     packed = prepare_in_cache(data, tmp_path)
-    model = {**SIZES, "architecture": architecture, "pooling": "mean"}
+    model = make_small_model(architecture, **SIZES, pooling="mean").model_dump()
     resources = {"workers_per_node": world_size}
     # Adam at the rate of these steps would leave few units alive.
     fields = {"batch": {"global_size": 16}, "run": {"epochs": 3}, "dense_optimizer": {"name": "sgd"}}

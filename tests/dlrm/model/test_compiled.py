@@ -6,8 +6,10 @@ import pytest
 import torch
 
 from dlrm.config import ModelConfig
+from dlrm.config.model import SETTINGS
 from dlrm.model import make_dense_part
 from dlrm.model.mlp import Linear
+from dlrm.model.norm import LayerNorm
 from dlrm.model.squares import SquareSlots, make_slot
 from dlrm.train.chunk_graph import compile_for_all_sizes
 from dlrm.train.dense_pass import ChunkRows
@@ -27,16 +29,17 @@ def without_native_operators(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("without_native_operators")
 @pytest.mark.parametrize("is_bf16", [False, True], ids=["fp32", "bf16"])
 @pytest.mark.parametrize("num_dense", [13, 0])
-@pytest.mark.parametrize(("architecture", "first_rows"), [("dlrm", 16), ("dlrm", 32), ("dcn_v2", 32)])
+@pytest.mark.parametrize(("architecture", "first_rows"), [("dlrm", 16), *((name, 32) for name in SETTINGS)])
 def test_one_compilation_serves_all_sizes_of_a_chunk(architecture: str, first_rows: int, num_dense: int, is_bf16: bool):
     config = ModelConfig(architecture=architecture, embedding_dim=16, bottom_mlp=[32, 16], top_mlp=[32, 1])  # pyright: ignore[reportArgumentType]
     model = make_dense_part(config, num_dense, 5, seed=1)
     squares = [torch.zeros_like(parameter) for parameter in model.parameters()]
     by_name = dict(zip(dict(model.named_parameters()), squares, strict=True))
     for name, layer in model.named_modules():
-        if isinstance(layer, Linear):
+        if isinstance(layer, Linear | LayerNorm):
             bias = by_name.get(f"{name}.bias")
-            slots = make_slot(by_name[f"{name}.weight"]), None if bias is None else make_slot(bias)
+            factor = by_name[f"{name}.{'weight' if isinstance(layer, Linear) else 'gain'}"]
+            slots = make_slot(factor), None if bias is None else make_slot(bias)
             layer.square_slots = SquareSlots(*slots, DTYPES[is_bf16])
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()

@@ -5,12 +5,10 @@ from typing import Any
 
 import pytest
 
-from dlrm.config import JobConfig, ModelConfig, resolve
+from dlrm.config import JobConfig, resolve
 from dlrm.config.resources import ResourcesConfig
 from dlrm.data.errors import DataError
 from dlrm.data.rows import DataSchema, Feature
-from dlrm.model import make_dense_part
-from dlrm.planning.dense_size import count_dense_size
 from dlrm.planning.machine_resources import (
     MachineResources,
     describe_machine,
@@ -222,15 +220,6 @@ def test_the_cpus_of_this_machine_are_not_measured_for_a_job_on_gpus(monkeypatch
     request, plan = make_checked_plan(resolve(job), TABLES, 13, describe_machine(job))
     assert request.topology.device == "cuda"
     assert len(plan.tables) == 2
-
-
-@pytest.mark.parametrize("architecture", ["dlrm", "dcn_v2"])
-@pytest.mark.parametrize(("num_dense", "num_features"), [(13, 5), (0, 5), (13, 0)])
-def test_the_dense_part_is_counted_as_it_is_built(architecture: str, num_dense: int, num_features: int):
-    config = ModelConfig.model_validate({"architecture": architecture})
-    built = make_dense_part(config, num_dense, num_features, 0)
-    num_built = sum(parameter.numel() for parameter in built.parameters())
-    assert count_dense_size(config, num_dense, num_features).num_parameters == num_built
 
 
 def test_hashed_columns_have_known_tables():
