@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -106,6 +107,12 @@ def compress(
     for option, path in (("--output", output), ("--export-dense", export_dense)):
         if path is not None and path.exists():
             raise BadInputError(f"{option} {path}: already exists (valid: a new name)")
+    if export_dense is not None and export_dense.suffix not in (".pt2", ".onnx"):
+        raise BadInputError(f"--export-dense {export_dense}: has an unknown format (valid: a name in .pt2 or .onnx)")
+    if export_dense is not None and export_dense.suffix == ".onnx" and find_spec("onnxscript") is None:
+        raise BadInputError(
+            f"--export-dense {export_dense}: ONNX is not installed (valid: pip install onnx onnxscript)"
+        )
     if retrain_fraction is not None and not prune:
         raise BadInputError("--retrain-fraction: valid with --prune; nothing else is lost that training brings back")
     if retrain_fraction is not None and not RunDirectory(Path(model)).spec.is_file():

@@ -1,5 +1,6 @@
 """Cooldown of a run from a checkpoint: the job of the shorter or longer run that has the same steps up to there."""
 
+import math
 from collections.abc import Sequence
 
 from dlrm.config.errors import ConfigError, FieldError, parse_document
@@ -83,6 +84,14 @@ def _list_faults(
         message = f"the batch still grows after {num_samples:,} samples"
         faults.append(FieldError("batch.schedule", message, f"a checkpoint after {stages[-1].start_row:,} samples"))
     faults += list_averaging_faults(job)
+    if job.pruning is not None and job.pruning.until_fraction * num_run_rows > num_samples:
+        pruned_after = math.ceil(job.pruning.until_fraction * num_run_rows)
+        message = f"elements are still being pruned after {num_samples:,} samples"
+        faults.append(FieldError("pruning.until_fraction", message, f"a checkpoint after {pruned_after:,} samples"))
+    if job.averaging is not None and job.averaging.half_life_fraction * num_run_rows > new_rows:
+        half_life = math.ceil(job.averaging.half_life_fraction * num_run_rows)
+        message = f"is {half_life:,} samples, more than the {new_rows:,} of the run with its cooldown"
+        faults.append(FieldError("averaging.half_life_fraction", message, "a later checkpoint, or a longer cooldown"))
     if job.dense_optimizer.schedule.follows_gain:
         message = "adascale reads the schedule by the gains of a run of this length"
         faults.append(FieldError("dense_optimizer.schedule.scaling", message, "a run with another scaling"))

@@ -29,7 +29,8 @@ class DenseAveragingConfig(Config):
     Choromanska and LeCun 2015, arXiv 1412.6651). dmsgd: decentralised momentum SGD, a mean over neighbours at every
     step; decentlam: the same without the bias that momentum adds (both Yuan et al. 2021, arXiv 2104.11981)."""
     every: int | None = Field(default=None, ge=1, le=1_000_000)
-    """Number of steps from one exchange of weights to the next, in local_sgd and easgd; default 8."""
+    """Number of steps from one exchange of weights to the next, in local_sgd and easgd; default 8. The exchange of a
+    dropped step is left out."""
     rho: Positive | None = None
     """Force of the centre on a rank's weights, in easgd: an exchange takes them `rho` times the learning rate of the
     way to the centre, at most 1 / ranks. null: 0.9 / ranks of the way, whatever the rate, as in the paper's

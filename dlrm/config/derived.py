@@ -236,6 +236,8 @@ def _derive_moments_every(job: JobConfig) -> tuple[int, str]:
         return every, "moments are not measured"
     if job.moments.every != "auto":
         return every, "set in the job"
+    if job.dense_optimizer.schedule.follows_gain:
+        return every, "the rate follows the noise of every step"
     if job.variance_reduction is not None:
         return every, "variance reduction needs the moments of every step"
     reason = f"once in {every * global_size:,} samples: they are only monitored"

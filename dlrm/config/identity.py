@@ -60,7 +60,9 @@ def make_identity(job: JobConfig) -> dict[str, Any]:
     if job.data.format != "synthetic":
         excluded["data"] = {"train": True, "eval": True}
     identity = dict(flatten(job.model_dump(mode="json", exclude=excluded)))
-    if identity.get("moments.every") == "auto" and job.variance_reduction is not None:
+    if identity.get("moments.every") == "auto" and (
+        job.variance_reduction is not None or job.dense_optimizer.schedule.follows_gain
+    ):
         identity["moments.every"] = 1
     return identity
 

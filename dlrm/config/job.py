@@ -230,6 +230,9 @@ class JobSpec(Config):
         if self.pruning.until_fraction == 0.0 and self.run.warm_start is None:
             message = "prunes weights at the start, and without run.warm_start these are random"
             raise invalid("pruning.until_fraction", message, "above 0, or a run.warm_start")
+        if self.batch.growth is not None:
+            message = "counts elements that pruning holds at zero in the noise scale"
+            raise invalid("batch.growth", message, "null, or pruning null")
         if self.pruning.until_fraction == 0.0:
             return self
         for field, is_early, valid in (
@@ -377,7 +380,8 @@ class JobConfig(JobSpec):
         """
         if self.moments is None:
             return 1
-        return self.moments.choose_every(global_size, is_for_reduction=self.variance_reduction is not None)
+        is_used = self.variance_reduction is not None or self.dense_optimizer.schedule.follows_gain
+        return self.moments.choose_every(global_size, is_for_reduction=is_used)
 
 
 def parse_job(document: Mapping[str, Any]) -> JobSpec:

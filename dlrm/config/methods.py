@@ -6,10 +6,12 @@ from dlrm.config.job import JobConfig
 
 _FIELDS = (
     "batch.schedule",
+    "batch.rewarmup",
     "batch.growth",
     "augmentation",
     "variance_reduction",
     "preconditioner",
+    "dense_optimizer.name",
     "dense_optimizer.nesterov",
     "dense_optimizer.max_gradient_norm",
     "dense_optimizer.schedule.scaling",
@@ -18,6 +20,7 @@ _FIELDS = (
     "averaging",
     "dense_averaging",
     "run.label_smoothing",
+    "run.sharpness",
 )
 """Fields that change the plain step where they differ from their defaults."""
 
@@ -26,7 +29,9 @@ def list_methods(job: JobConfig) -> list[str]:
     """List the fields of `job` that change the plain training step, with their choice: "dense_averaging easgd"."""
     document, plain = job.model_dump(mode="json"), JobConfig.model_construct(data=job.data).model_dump(mode="json")
     values = ((field, _get(document, field)) for field in _FIELDS)
-    return [f"{field}{_describe(value)}" for field, value in values if value and value != _get(plain, field)]
+    return [
+        f"{field}{_describe(value)}" for field, value in values if value and value not in ("none", _get(plain, field))
+    ]
 
 
 def _get(document: dict[str, Any], field: str) -> Any:

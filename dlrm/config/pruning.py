@@ -18,9 +18,9 @@ class PruningConfig(Config):
 
     share: float = Field(default=0.5, gt=0.0, le=0.99)
     """Share s of the elements of the matrices that are zero in the end; biases and tables stay as they are."""
-    from_fraction: float = Field(default=0.1, ge=0.0, le=0.9)
+    from_fraction: float = Field(default=0.1, ge=0.0, le=1.0)
     """Fraction of the run after which pruning begins."""
-    until_fraction: float = Field(default=0.5, ge=0.0, le=0.9)
+    until_fraction: float = Field(default=0.5, ge=0.0, le=1.0)
     """Fraction of the run after which all of the share is pruned, and the rest trains on. Equal to `from_fraction`: all
     at once; both 0: the model that `run.warm_start` names is pruned, then retrained (Han et al. 2015, arXiv
     1506.02626; Li et al. 2020, arXiv 2002.11794)."""

@@ -19,10 +19,8 @@ def export_dense_part(part: nn.Module, dense: torch.Tensor, pooled: torch.Tensor
 
     The program maps dense [n, N] and pooled embeddings [n, F, D] of any n to logits [n]. The inputs, of two rows or
     more, are what it is compared on: the largest difference of a logit z is returned in units of 1 + |z|. Raises
-    DataError for another ending, if ONNX is not installed, and if it is off by more than TOLERANCE.
+    DataError if ONNX is not installed, and if it is off by more than TOLERANCE.
     """
-    if path.suffix not in (".pt2", ".onnx"):
-        raise DataError("has an unknown format", path, field=_FIELD, valid="a name that ends in .pt2 or .onnx")
     rows = {0: torch.export.Dim("rows")}
     with torch.no_grad(), warnings.catch_warnings():
         # torch warns of its own use of what it has deprecated.

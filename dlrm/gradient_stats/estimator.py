@@ -31,10 +31,21 @@ class Share:
     """Blocks of the data that the GLOBAL batch draws on; None if it draws on all of them."""
     is_full: bool = True
     """Whether the GLOBAL batch has as many valid samples as it should; not the short one at the end of a run."""
+    num_groups: int | None = None
+    """Groups that the samples are in, by their position modulo this number; the share has one group after another.
+    None: the share is in the order of the positions."""
 
     def count_among_first(self, count: int) -> int:
         """Count the samples of this share among the first `count` of the global batch."""
         return count_positions(self.rank, self.world_size, count)
+
+    def list_first(self, count: int) -> list[tuple[int, int]]:
+        """List the ranges [start, end) of the share with its samples among the first `count` of the global batch."""
+        num_groups, ranges, start = self.num_groups or self.world_size, list[tuple[int, int]](), 0
+        for group in range(self.rank, num_groups, self.world_size):
+            ranges.append((start, start + count_positions(group, num_groups, min(count, self.num_valid))))
+            start += count_positions(group, num_groups, self.num_valid)
+        return ranges
 
 
 def count_positions(remainder: int, modulus: int, count: int) -> int:
@@ -60,6 +71,8 @@ class Estimator:
 
     is_measuring: bool = False
     """Whether the batch of the last `begin_batch` is measured."""
+    num_groups: int | None = None
+    """Groups that the samples of a share must be in, one after another; None if it has them in their order."""
     is_adding_squares: bool = False
     """Whether the backward pass of the next chunk adds squares of single samples' gradients."""
 

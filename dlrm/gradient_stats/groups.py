@@ -23,7 +23,7 @@ class GroupMoments(MeasuringEstimator):
         is on one rank. Other arguments: as for `MeasuringEstimator`.
         """
         super().__init__(gradients, has_halves=has_halves)
-        self._num_groups = config.num_groups
+        self.num_groups = self._num_groups = config.num_groups
         self._total = torch.zeros_like(gradients.gradient)
         """[P] gradient summed over the groups that have ended; the buffer holds the gradient of the current group."""
 

@@ -17,7 +17,7 @@ from dlrm.gradient_stats.estimator import Share
 from dlrm.model.factors import FactorSlots
 from dlrm.model.mlp import Linear
 from dlrm.model.squares import make_slot
-from sharding.comm.collectives import start_all_reduce
+from sharding.comm.collectives import broadcast_from_rank0, start_all_reduce
 from sharding.comm.process_groups import Ranks
 
 
@@ -60,23 +60,24 @@ class Kfac:
     def is_measuring(self) -> bool:
         return any(layer.linear.factor_slots is not None for layer in self._layers.values())
 
-    def begin_batch(self, share: Share) -> int:
-        """Have the layers whose factors are due add them up in their backward passes."""
+    def begin_batch(self, share: Share) -> list[tuple[int, int]]:
         self._num_measured = min(self._config.num_samples, share.num_valid) if share.is_full else 0
         self._due = [layer for layer in self._layers.values() if share.is_full and layer.is_due(int(self._num_batches))]
-        for layer in self._due:
-            layer.linear.factor_slots = layer.slots
         if self._due:
             self._sums.zero_()
-        return share.count_among_first(self._num_measured)
+        return share.list_first(self._num_measured)
 
-    def end_measuring(self) -> None:
+    def set_measuring(self, is_on: bool) -> None:
+        """Have the layers whose factors are due add them up in their backward passes, or none."""
         for layer in self._layers.values():
             layer.linear.factor_slots = None
+        if is_on:
+            for layer in self._due:
+                layer.linear.factor_slots = layer.slots
 
     @torch.no_grad()
     def precondition(self, mean_weight: float, num_copies: int, learning_rate: float) -> None:
-        self.end_measuring()
+        self.set_measuring(False)
         if self._due:
             self._update_factors(self._num_measured * num_copies, mean_weight / num_copies)
         self._num_batches += self._num_measured > 0
@@ -102,9 +103,14 @@ class Kfac:
         if not math.isfinite(self._sums.sum()):
             return
         scale = 1.0 / num_rows
+        scaled = [(layer.inputs, scale) for layer in self._due]
+        scaled += [(layer.outputs, scale / mean_weight**2) for layer in self._due]
+        scaled = [(factor, factor_scale) for factor, factor_scale in scaled if number >= factor.next_batch]
+        intervals = [factor.choose_interval(factor_scale, self._config.max_change) for factor, factor_scale in scaled]
+        # Machines may round in other ways: what the first rank decides holds for all.
+        for (factor, factor_scale), interval in zip(scaled, broadcast_from_rank0(self._ranks, intervals), strict=True):
+            factor.take(factor_scale, number, interval)
         for layer in self._due:
-            layer.inputs.take(scale, number, self._config.max_change)
-            layer.outputs.take(scale / mean_weight**2, number, self._config.max_change)
             if layer.owner == self._ranks.rank:
                 layer.invert(self._config.damping)
         for layer in self._due:
@@ -144,17 +150,18 @@ class Factor:
         self.next_batch = torch.zeros((), dtype=torch.int64)
         """Number of the next batch that it is computed from."""
 
-    def take(self, scale: float, number: int, max_change: float) -> None:
-        """Take in the sums of batch `number`, times `scale`, if they are due."""
-        if number < self.next_batch:
-            return
+    def choose_interval(self, scale: float, max_change: float) -> int:
+        """Choose for how many batches the sums, times `scale`, are to be kept."""
         new = self.sums * scale
         last, one_before = self.intervals.tolist()
         is_near, is_nearer = (_is_near(new, old, max_change) for old in (self.value, self.before))
-        interval = max(1, last // 2) if not is_near else last + one_before if is_nearer else last
+        return max(1, last // 2) if not is_near else last + one_before if is_nearer else last
+
+    def take(self, scale: float, number: int, interval: int) -> None:
+        """Take in the sums of batch `number`, times `scale`, for `interval` batches."""
         self.before.copy_(self.value)
-        self.value.copy_(new)
-        self.intervals.copy_(torch.tensor([interval, last]))
+        torch.mul(self.sums, scale, out=self.value)
+        self.intervals.copy_(torch.tensor([interval, int(self.intervals[0])]))
         self.next_batch.fill_(number + interval)
 
     @property

@@ -10,15 +10,15 @@ class Preconditioner(Protocol):
 
     @property
     def is_measuring(self) -> bool:
-        """Whether the backward pass of this batch collects what the preconditioner needs."""
+        """Whether the backward pass of the next samples collects what the preconditioner needs."""
         ...
 
-    def begin_batch(self, share: Share) -> int:
-        """Prepare for the backward pass of a batch, and return after how many samples of the share to end measuring."""
+    def begin_batch(self, share: Share) -> list[tuple[int, int]]:
+        """Prepare for the backward pass of a batch, and return the ranges [start, end) of the share to measure."""
         ...
 
-    def end_measuring(self) -> None:
-        """Collect nothing from the samples that follow in this batch."""
+    def set_measuring(self, is_on: bool) -> None:
+        """Collect what is needed from the samples that follow in this batch, or nothing."""
         ...
 
     def precondition(self, mean_weight: float, num_copies: int, learning_rate: float) -> None:

@@ -1,7 +1,8 @@
 """The forward and backward pass of the dense part over a rank's share of a batch."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Protocol
 
 import torch
@@ -59,21 +60,25 @@ class DensePass:
         if self.label_smoothing:
             batch = replace(batch, labels=(1 - self.label_smoothing) * batch.labels + self.label_smoothing / 2)
         loss_sum = torch.zeros((), dtype=torch.float64, device=batch.labels.device)
-        measured_end = share.size if self.preconditioner is None else self.preconditioner.begin_batch(share)
+        measured = [] if self.preconditioner is None else self.preconditioner.begin_batch(share)
         span_start = 0
         for span in self.estimator.begin_batch(share, is_whole=is_whole):
             # Pooled embeddings arrive in the order of the samples.
-            for start in range(span_start, span.end, self.chunk_size):
-                end = min(start + self.chunk_size, span.end)
-                if start < measured_end < end:
-                    loss_sum += self.run_chunk(batch, pooled, start, measured_end, pooled.scale / divisor)
-                    start = measured_end  # noqa: PLW2901, the rest of the chunk is not measured
-                if start == measured_end and self.preconditioner is not None:
-                    self.preconditioner.end_measuring()
+            for start, end in _cut_chunks(span_start, span.end, self.chunk_size, measured):
+                if self.preconditioner is not None:
+                    self.preconditioner.set_measuring(any(first <= start < last for first, last in measured))
                 loss_sum += self.run_chunk(batch, pooled, start, end, pooled.scale / divisor)
             span.at_end()
             span_start = span.end
         return loss_sum
+
+
+def _cut_chunks(start: int, end: int, size: int, ranges: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Cut samples [start, end) into chunks of `size`, and those again where one of `ranges` begins or ends."""
+    for chunk_start in range(start, end, size):
+        chunk_end = min(chunk_start + size, end)
+        marks = {mark for pair in ranges for mark in pair if chunk_start < mark < chunk_end}
+        yield from pairwise([chunk_start, *sorted(marks), chunk_end])
 
 
 @dataclass(frozen=True)

@@ -124,8 +124,16 @@ class TrainingStep:
     def _make_share(self, batch: DeviceBatch) -> Share:
         is_full, ranks = batch.num_valid >= self.full_rows, self.ranks
         is_measured = is_full and batch.index % self.moments_every == 0
-        size = len(batch.labels)
-        return Share(ranks.rank, ranks.world_size, size, batch.num_valid, is_measured, batch.halves, is_full)
+        return Share(
+            ranks.rank,
+            ranks.world_size,
+            len(batch.labels),
+            batch.num_valid,
+            is_measured,
+            batch.halves,
+            is_full,
+            self.dense_pass.estimator.num_groups,
+        )
 
     def _update(
         self, pooled: PooledBatch, batch: DeviceBatch, divisor: float, rates: StepRates
@@ -151,6 +159,8 @@ class TrainingStep:
                 self.pruning.mask_gradients()
             if self.preconditioner is not None:
                 self.preconditioner.precondition(self.mean_weight, self.num_copies, rates.dense)
+                if self.pruning is not None:
+                    self.pruning.mask_gradients()
             self.dense_sync.update(batch.index, rates.dense)
             if self.reduction is not None:
                 self.reduction.finish_update()

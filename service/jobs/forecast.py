@@ -23,7 +23,10 @@ def forecast_end(session: Session, job: Job, resolved: Mapping[str, Any]) -> Los
     batch, optimizer = resolved["job"]["batch"], resolved["job"].get("dense_optimizer", {})
     if batch.get("schedule") or batch.get("growth"):
         return None
-    decay = optimizer.get("schedule", {}).get("decay", "polynomial")
+    schedule = optimizer.get("schedule", {})
+    decay = schedule.get("decay", "polynomial")
     poor = [] if decay == "constant" else [f'decay "{decay}" lets the rate fall, which changes the curve']
+    if schedule.get("autowu"):
+        poor.append("autowu raises the rate for a part of the run")
     # Of one batch size, steps are in proportion to samples.
     return forecast_log_loss(ReportRepository(session).list_log_losses(job.id), num_steps, poor)

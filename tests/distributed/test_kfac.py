@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from dlrm.config import ModelConfig, PreconditionerConfig, VarianceReductionConfig
+from dlrm.config import ModelConfig, MomentsConfig, PreconditionerConfig, VarianceReductionConfig
 from dlrm.model.mlp import Linear
 from dlrm.preconditioners.kfac import Factor
 from sharding.comm.process_groups import Ranks
@@ -16,6 +16,7 @@ from tests.distributed.training import TrainedModel, TrainingSetting, draw_initi
 from tests.rank_pool.pool import RankPools
 
 DAMPING = 0.01
+GROUPS = MomentsConfig(estimator="groups", num_groups=8)
 KFAC = PreconditionerConfig(damping=DAMPING, max_change=0.0, num_samples=150)
 SETTING = TrainingSetting(256, 64, "sgd", dense_rate=0.05, table_rate=0.1, preconditioner=KFAC)
 DCN = ModelConfig(
@@ -122,17 +123,18 @@ def test_with_identities_for_factors_it_is_the_optimizer_alone(rank_pools: RankP
 
 
 @pytest.mark.parametrize("world_size", [2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("moments", [EXACT, GROUPS], ids=lambda moments: moments.estimator)
 @pytest.mark.parametrize("optimizer", ["momentum", "adam"])
 def test_with_variance_reduction_any_number_of_ranks_and_any_chunk_agree(
-    rank_pools: RankPools, optimizer: str, world_size: int
+    rank_pools: RankPools, optimizer: str, moments: MomentsConfig, world_size: int
 ):
     setting = replace(
         SETTING,
         dense_optimizer=optimizer,
         dense_rate=0.01,
-        moments=EXACT,
+        moments=moments,
         variance_reduction=VarianceReductionConfig(),
-        preconditioner=PreconditionerConfig(damping=DAMPING),
+        preconditioner=PreconditionerConfig(damping=DAMPING, num_samples=100),
     )
     one = train_on_first_rank(rank_pools, setting, 1, 10)
     several = train_on_first_rank(rank_pools, replace(setting, chunk_size=32), world_size, 10)
@@ -147,7 +149,7 @@ def test_a_factor_that_hardly_changes_is_computed_ever_less_often():
         factor.sums.copy_(steady if number < 21 else 5 * steady)
         if number >= factor.next_batch:
             due.append(number)
-        factor.take(1.0, number, 0.1)
+            factor.take(1.0, number, factor.choose_interval(1.0, 0.1))
     # Twice one batch, since nothing is before the first; then 1 + 1, 1 + 2, 2 + 3, 3 + 5 batches. At 20 it is as
     # before, 5 + 8; at 33 it is another: 13 // 2.
     assert due == [0, 1, 2, 4, 7, 12, 20, 33, 39]

@@ -107,15 +107,16 @@ def test_pruned_weights_are_zero_after_every_step_in_the_averages_too(rank_pools
         averaging=None if is_averaging else AveragingConfig(half_life_fraction=1.0),
     )
     num, zeros = rank_pools.of(1).run(count_zeros, setting, draw(12))[0]
+    assert [moved for *_, moved in zeros] == [0] * 12
     expected = [round(num * setting.rates_at(step).pruned) for step in range(12)]
     assert expected[2:7] == [0, round(num * setting.rates_at(3).pruned), expected[4], expected[5], round(num / 2)]
-    assert [trained for trained, _ in zeros] == expected
-    assert [evaluated for _, evaluated in zeros] == expected
+    assert [trained for trained, *_ in zeros] == expected
+    assert [evaluated for _, evaluated, _ in zeros] == expected
 
 
 def count_zeros(ranks: Ranks, setting: TrainingSetting, batches: list[GlobalBatch]) -> tuple[int, list[Any]]:
-    """Return the number of elements of all matrices, and after each step how many are zero in training and in
-    evaluation."""
+    """Return the number of elements of all matrices, and after each step how many are zero in training, how many in
+    evaluation, and how many of the former had a gradient."""
     parts, zeros = setting.build_parts(ranks), list[Any]()
     matrices = [weight for weight in parts.model.parameters() if weight.dim() == 2]
     assert parts.evaluated is not None
@@ -129,8 +130,9 @@ def count_zeros(ranks: Ranks, setting: TrainingSetting, batches: list[GlobalBatc
         if parts.average is not None:
             parts.average.update(256 * (index + 1))
         trained = count()
+        moved = sum(int(((matrix == 0) & (matrix.grad != 0)).sum()) for matrix in matrices)
         with parts.evaluated.swap_in():
-            zeros.append((trained, count()))
+            zeros.append((trained, count(), moved))
     return sum(matrix.numel() for matrix in matrices), zeros
 
 
@@ -153,6 +155,10 @@ def test_the_share_follows_the_samples_of_a_run() -> None:
         ({"run": {"patience": 2}}, "run.patience: may leave the model of a step before all of"),
         ({"run": {"target_auc": 0.7}}, "run.target_auc: may leave the model of a step before all of"),
         ({"dense_averaging": {}, "moments": False}, "pruning: is of weights that all ranks share"),
+        (
+            {"batch": {"global_size": 4096, "growth": {"start_size": 512}}},
+            "batch.growth: counts elements that pruning holds at zero",
+        ),
     ],
 )
 def test_what_means_nothing_is_refused(changes: dict[str, Any], said: str) -> None:

@@ -93,6 +93,7 @@ def test_the_tables_fall_too_if_their_decay_is_wsd_and_shares_of_the_run_stay_as
 
 
 CONSTANT = {"decay": "constant"}
+LAST = {"epochs": 1.0, "keep_model": "last"}
 
 
 @pytest.mark.parametrize(
@@ -117,6 +118,8 @@ CONSTANT = {"decay": "constant"}
         ),
         ({}, {"dense_optimizer": {"name": "schedule_free"}}, 5_000, "dense_optimizer.name"),
         (CONSTANT | {"scaling": "adascale"}, {"moments": {}}, 5_000, "dense_optimizer.schedule.scaling"),
+        (CONSTANT, {"pruning": {"until_fraction": 0.6}, "run": LAST}, 5_000, "pruning.until_fraction"),
+        (CONSTANT, {"averaging": {"half_life_fraction": 0.7}}, 5_000, "averaging.half_life_fraction"),
     ],
 )
 def test_a_run_without_a_peak_to_fall_from_is_refused_by_its_field(
