@@ -114,9 +114,12 @@ class JobSpec(Config):
             fields = {**fields, "moments": {"estimator": "groups"} if "variance_reduction" in given else None}
         if "pruning" in given and isinstance(run := fields.get("run", {}), dict):
             fields = {**fields, "run": {"keep_model": "last", "patience": None, **run}}
-        data, run = fields.get("data"), fields.get("run", {})
-        order = data.get("order") if isinstance(data, dict) else getattr(data, "order", None)
-        if order == "time" and isinstance(run, dict):
+        data = fields.get("data")
+        if isinstance(data, dict):
+            order = cast("dict[str, Any]", data).get("order")
+        else:
+            order = data.order if isinstance(data, DataConfig) else None
+        if order == "time" and isinstance(run := fields.get("run", {}), dict):
             fields = {**fields, "run": {**RUN_IN_TIME, **run}}
         return fields
 

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from dlrm.config import Counting, DataConfig, ResolvedJob
+from dlrm.config import Counting, DataConfig, DynamicIdsConfig, Hashing, ResolvedJob
 from dlrm.data.encode.encoders import is_missing_as_before
 from dlrm.planning.raw_sample import RawSample, count_rows, read_sample
 from dlrm.planning.shortages import RowCounts

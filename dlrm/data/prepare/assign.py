@@ -124,6 +124,7 @@ def _assign_column(
         counts=entries.counts,
         ages=window + 1 - entries.last_windows,
         num_ids=num_ids,
+        num_used=table_map.num_rows,
         base=None if base is None else base.compute_checksum(),
     )
     taken = np.concatenate([np.empty((0, 2), dtype=np.int64), *reused])
@@ -196,7 +197,7 @@ def _restore(rule: DynamicIdsConfig, window_rows: int, base: DynamicVocabulary) 
     keys = make_keys(base.values)
     order = np.argsort(keys)
     entries = Entries(keys[order], base.counts[order], -base.ages[order], base.rows[order])
-    return DynamicMap(rule, window_rows, entries, base.num_ids)
+    return DynamicMap(rule, window_rows, entries, base.num_used)
 
 
 def _find_values(rows: StagedRows, index: int, keys: Keys, base: DynamicVocabulary | None) -> pl.Series:
