@@ -11,6 +11,7 @@ from dlrm.config.data import (
     ColumnVocabularyConfig,
     Counting,
     DataConfig,
+    DynamicIdsConfig,
     Hashing,
     SyntheticConfig,
     TeacherConfig,

@@ -32,6 +32,10 @@ def _check_pattern(pattern: str) -> str:
 
 
 MAX_PATTERN_LENGTH = 4096
+MIN_WINDOW_ROWS, MAX_WINDOW_ROWS = 1 << 10, 1 << 24
+DEFAULT_WINDOW_ROWS = 1 << 17
+WINDOW_BLOCKS = 1 << 10
+"""Number that the rows of a window are a multiple of, so that it is cut into as many blocks."""
 MAX_PATTERNS = 10_000
 """Largest number of files, directories and patterns of the training rows, and of the evaluation rows."""
 MAX_MATCHES = 1_000_000
@@ -67,6 +71,31 @@ class SyntheticConfig(Config):
     """Hidden model that draws the labels."""
 
 
+class DynamicIdsConfig(Config):
+    """Ids that come and go: a value gets a table row once it is frequent, and a row whose value is no longer seen is
+    given to another one, with weights and optimizer state as at the beginning. Rows change hands only between the
+    windows of `data.window_rows` rows, so that the outcome depends on the log alone, and on no rank, batch or chunk.
+    Counts are exact."""
+
+    admit_after: int = Field(default=2, ge=1, le=MAX_ROWS)
+    """Number of training rows with a value, up to the end of a window, from which it has a row in this window."""
+    ttl_rows: int | None = Field(default=None, ge=1, le=MAX_ROWS)
+    """Number of training rows without a value after which it loses its row and its count, rounded up to whole windows;
+    null: never."""
+    max_rows: int | None = Field(default=None, ge=16, le=MAX_ROWS)
+    """Largest number of rows of a table; null: as many as values have rows at the same time, by `ttl_rows`."""
+    evict: Literal["lru", "lfu"] = "lru"
+    """Values that lose their rows first if a table is full, among those not seen in this window and the one before.
+    lru: those seen the longest ago; lfu: those seen in the fewest rows. If there are too few, the most frequent of the
+    new values get rows."""
+
+    @model_validator(mode="after")
+    def _check_bound(self) -> "DynamicIdsConfig":
+        if self.ttl_rows is None and self.max_rows is None:
+            raise invalid("max_rows", "no value would ever lose its row", "a number of rows, or ttl_rows")
+        return self
+
+
 class ColumnVocabularyConfig(Config):
     """Vocabulary settings of a column that differs from the others."""
 
@@ -74,11 +103,15 @@ class ColumnVocabularyConfig(Config):
     """Number of training rows in which a value must occur to get its own table row; null: as for the other columns."""
     hash_size: int | None = Field(default=None, ge=2, le=MAX_ROWS)
     """Number of rows of this column's table, whose values are then hashed; null: as for the other columns."""
+    dynamic: DynamicIdsConfig | None = None
+    """Ids of this column that come and go; null: as for the other columns."""
 
     @model_validator(mode="after")
     def _check_choice(self) -> "ColumnVocabularyConfig":
         if self.min_count is not None and self.hash_size is not None:
             raise invalid("min_count", "hashed values are not counted", "min_count or hash_size")
+        if self.dynamic is not None and (self.min_count is not None or self.hash_size is not None):
+            raise invalid("dynamic", "has its own count, and no hash", "dynamic, min_count or hash_size")
         return self
 
 
@@ -89,18 +122,34 @@ class VocabularyConfig(Config):
     """Number of training rows in which a value must occur to get its own table row; rarer values share one row."""
     hash_size: int | None = Field(default=None, ge=2, le=MAX_ROWS)
     """Number of rows of every table if values are hashed instead of counted; null: values are counted."""
+    dynamic: DynamicIdsConfig | None = None
+    """Ids that come and go in place of counted ones; null: a value keeps its row. Needs `data.order` time."""
     columns: dict[str, ColumnVocabularyConfig] = Field(default={}, max_length=10_000)
     """Columns with settings of their own, by name or by a shell pattern of names, such as "user_*". A name takes
     precedence over patterns; among patterns the first one that matches applies."""
 
-    def get_rule(self, column: str) -> "Counting | Hashing":
+    @property
+    def has_dynamic_ids(self) -> bool:
+        """Whether ids of some column may come and go."""
+        return self.dynamic is not None or any(own.dynamic is not None for own in self.columns.values())
+
+    @model_validator(mode="after")
+    def _check_dynamic(self) -> "VocabularyConfig":
+        if self.dynamic is not None and self.hash_size is not None:
+            raise invalid("hash_size", "hashed values keep their rows", "null, or dynamic null")
+        return self
+
+    def get_rule(self, column: str) -> "Counting | Hashing | DynamicIdsConfig":
         """Return the rule for one column."""
         matching = (own for pattern, own in self.columns.items() if fnmatch.fnmatchcase(column, pattern))
         own = self.columns.get(column) or next(matching, self)
-        if own.hash_size is not None:
-            return Hashing(own.hash_size)
-        if own.min_count is not None:
-            return Counting(own.min_count)
+        if isinstance(own, ColumnVocabularyConfig):
+            if own.hash_size is not None:
+                return Hashing(own.hash_size)
+            if own.min_count is not None:
+                return Counting(own.min_count)
+        if (dynamic := own.dynamic or self.dynamic) is not None:
+            return dynamic
         return Counting(self.min_count) if self.hash_size is None else Hashing(self.hash_size)
 
 
@@ -142,6 +191,11 @@ class DataConfig(Config):
     """Columns of parquet, csv, jsonl and arrow files; `dlrm prepare --infer` writes a schema to start from."""
     vocabulary: VocabularyConfig = VocabularyConfig()
     """Mapping of categorical values to table rows; the synthetic log and packed rows already contain table rows."""
+    order: Literal["shuffled", "time"] = "shuffled"
+    """Order of the training rows. shuffled: each epoch in a new random order; time: one pass in the order of the files,
+    window by window, with the rows of a window shuffled."""
+    window_rows: int | None = Field(default=None, ge=MIN_WINDOW_ROWS, le=MAX_WINDOW_ROWS)
+    """Number of rows of a window of order time, a multiple of 1,024 and at least a batch; default 131,072."""
     weight_column: ColumnName | None = None
     """Name of the column of sample weights; it replaces the schema's `weight`."""
     negative_sampling: Annotated[float | None, Field(gt=0.0, le=1.0), FALSE_IS_NULL] = None
@@ -185,6 +239,27 @@ class DataConfig(Config):
             raise invalid("synthetic", "valid only with format synthetic", 'leave it out, or set format to "synthetic"')
         if self.format == "packed" and (len(self.train) != 1 or self.eval):
             raise invalid("train", "format packed reads one directory", "the directory that `dlrm prepare` wrote")
+        return self
+
+    @model_validator(mode="after")
+    def _check_order(self) -> "DataConfig":
+        if self.order == "shuffled":
+            if self.window_rows is not None:
+                raise invalid("window_rows", "is of order time", 'null, or data.order "time"')
+            if self.vocabulary.has_dynamic_ids:
+                message = "ids that come and go have their rows for a time, and shuffled rows are of all times"
+                raise invalid("order", message, '"time"')
+            return self
+        if self.format == "synthetic":
+            raise invalid("order", "a synthetic log has no order in time", '"shuffled"')
+        if self.is_raw and self.eval is None and self.split != "tail":
+            raise invalid("split", "rows by hash are of all times", '"tail", or files in eval')
+        if self.window_rows is None:
+            object.__setattr__(self, "window_rows", DEFAULT_WINDOW_ROWS)
+        elif self.window_rows % WINDOW_BLOCKS:
+            below = self.window_rows // WINDOW_BLOCKS * WINDOW_BLOCKS
+            message = f"{self.window_rows:,} is not a multiple of {WINDOW_BLOCKS:,}"
+            raise invalid("window_rows", message, f"{below:,} or {below + WINDOW_BLOCKS:,}")
         return self
 
     @model_validator(mode="after")

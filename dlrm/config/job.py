@@ -1,5 +1,6 @@
 """The job document that a user submits."""
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import replace
@@ -27,7 +28,7 @@ from dlrm.config.preconditioner import PreconditionerConfig
 from dlrm.config.presets import PresetName, begin_record, fill_preset
 from dlrm.config.pruning import PruningConfig
 from dlrm.config.resources import NodeRange, ResourcesConfig
-from dlrm.config.run import RunConfig, RunSpec
+from dlrm.config.run import RUN_IN_TIME, RunConfig, RunSpec
 from dlrm.config.sharding import COLUMN_TYPES, WHOLE_ROW_TYPES, ShardingConfig
 
 ORDER_BYTES_PER_ROW = 8
@@ -113,7 +114,30 @@ class JobSpec(Config):
             fields = {**fields, "moments": {"estimator": "groups"} if "variance_reduction" in given else None}
         if "pruning" in given and isinstance(run := fields.get("run", {}), dict):
             fields = {**fields, "run": {"keep_model": "last", "patience": None, **run}}
+        data = fields.get("data")
+        if isinstance(data, dict):
+            order = cast("dict[str, Any]", data).get("order")
+        else:
+            order = data.order if isinstance(data, DataConfig) else None
+        if order == "time" and isinstance(run := fields.get("run", {}), dict):
+            fields = {**fields, "run": {**RUN_IN_TIME, **run}}
         return fields
+
+    @model_validator(mode="after")
+    def _check_order(self) -> Self:
+        window_rows = self.data.window_rows
+        if window_rows is None:
+            return self
+        for field, size in self.batch.list_sizes():
+            if size > window_rows:
+                message = f"{size:,} is more than the {window_rows:,} rows of a window of data.order time"
+                raise invalid(f"batch.{field}", message, f"at most {window_rows:,}, or a larger data.window_rows")
+        for name, value in RUN_IN_TIME.items():
+            found = getattr(self.run, name)
+            is_part_of_pass = name == "epochs" and isinstance(found, float) and found < 1.0
+            if found != value and not is_part_of_pass:
+                raise invalid(f"run.{name}", "is for shuffled rows, and data.order is time", json.dumps(value))
+        return self
 
     @model_validator(mode="after")
     def _check_deadline(self) -> Self:

@@ -1,6 +1,6 @@
 """Run settings: start, length, evaluations, checkpoints, and when to stop."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
@@ -19,6 +19,17 @@ def _check_validation_fraction(fraction: float) -> float:
     return fraction
 
 
+RUN_IN_TIME: dict[str, Any] = {
+    "epochs": 1.0,
+    "validation_fraction": 0.0,
+    "patience": None,
+    "keep_model": "last",
+    "blend": "none",
+    "num_train_eval_rows": 0,
+    "reset_tables_each_epoch": False,
+    "eval_every_fraction": 1.0,
+}
+"""Settings of a run whose rows come in order of time: one pass, no rows of all times, and the last model."""
 NumEpochs = Annotated[float, Field(gt=0.0, le=1000.0)]
 ValidationFraction = Annotated[float, Field(ge=0.0, le=0.5), AfterValidator(_check_validation_fraction)]
 Patience = Annotated[int, Field(ge=1, le=1000)]

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dlrm.config.data import WINDOW_BLOCKS
 from dlrm.data.rows import Runs
 
 WINDOW_BYTES = 256 << 20
 """Size of a shuffle window in bytes of stored rows, within the bounds of rows below."""
-BLOCKS_PER_WINDOW = 1024
+BLOCKS_PER_WINDOW = WINDOW_BLOCKS
 """Number of blocks in a window. With few large blocks the rows of a window would be too similar; blocks of 256 KiB,
 as here, are still read from disk at good speed."""
 MIN_WINDOW_ROWS = 1 << 16
@@ -59,9 +60,9 @@ class _Epoch:
     """[num_windows + 1] positions within the epoch at which the windows start; the last is the number of rows."""
 
 
-def count_windows(num_rows: int, row_bytes: int) -> int:
-    """Count the shuffle windows of an epoch. row_bytes: average bytes of a stored row."""
-    return -(-num_rows // _compute_window_rows(row_bytes))
+def count_windows(num_rows: int, row_bytes: int, window_rows: int | None = None) -> int:
+    """Count the shuffle windows of an epoch. row_bytes: average bytes of a stored row. window_rows: see SampleOrder."""
+    return -(-num_rows // (window_rows or _compute_window_rows(row_bytes)))
 
 
 def _compute_window_rows(row_bytes: int) -> int:
@@ -90,16 +91,26 @@ class SampleOrder:
     If there are several windows, a batch begins with the rows from the first half of each window's blocks; within each
     of these two parts, and in data of one window, the order is random. Any run of rows within such a part is a random
     sample; estimators that cut a batch into groups depend on this.
+
+    In order of time, window k has rows k M to (k + 1) M - 1 of the data, the last one those that are left; the blocks
+    of a window, and its rows, are shuffled as otherwise.
     """
 
-    def __init__(self, num_rows: int, seed: int, row_bytes: int) -> None:
-        """Lay out the windows. row_bytes: average bytes of a stored row, which determines the rows of a window."""
+    def __init__(self, num_rows: int, seed: int, row_bytes: int, window_rows: int | None = None) -> None:
+        """Lay out the windows. row_bytes: average bytes of a stored row, which determines the rows of a window.
+
+        window_rows: M, in order of time; a multiple of BLOCKS_PER_WINDOW. None: shuffled.
+        """
         self._num_rows, self._seed = num_rows, seed
-        self.num_windows_per_epoch = count_windows(num_rows, row_bytes)
-        self._block_rows = _compute_window_rows(row_bytes) // BLOCKS_PER_WINDOW
+        self._is_shuffled = window_rows is None
+        self.num_windows_per_epoch = num_windows = count_windows(num_rows, row_bytes, window_rows)
+        self._block_rows = (window_rows or _compute_window_rows(row_bytes)) // BLOCKS_PER_WINDOW
         self._num_blocks = -(-num_rows // self._block_rows)
+        numbers = np.arange(num_windows + 1, dtype=np.int64)
         self._first_blocks = (
-            np.arange(self.num_windows_per_epoch + 1, dtype=np.int64) * self._num_blocks // self.num_windows_per_epoch
+            numbers * self._num_blocks // num_windows
+            if self._is_shuffled
+            else np.minimum(numbers * BLOCKS_PER_WINDOW, self._num_blocks)
         )
         self._epoch: _Epoch | None = None
         self._window = -1
@@ -179,12 +190,18 @@ class SampleOrder:
 
     def _get_epoch(self, number: int) -> _Epoch:
         if self._epoch is None or self._epoch.number != number:
-            blocks = self._make_generator(number, 0).permutation(self._num_blocks)
+            blocks = self._order_blocks(self._make_generator(number, 0))
             last = self._num_blocks - 1
             num_missing = self._num_blocks * self._block_rows - self._num_rows
             is_after_last = self._first_blocks > np.flatnonzero(blocks == last)[0]
             self._epoch = _Epoch(number, blocks, self._first_blocks * self._block_rows - is_after_last * num_missing)
         return self._epoch
+
+    def _order_blocks(self, generator: np.random.Generator) -> NDArray[np.int64]:
+        if self._is_shuffled:
+            return generator.permutation(self._num_blocks)
+        windows = np.split(np.arange(self._num_blocks, dtype=np.int64), self._first_blocks[1:-1])
+        return np.concatenate([generator.permutation(blocks) for blocks in windows])
 
     def _make_generator(self, epoch: int, stream: int) -> np.random.Generator:
         """Return a generator whose random numbers are independent of every other (seed, epoch, stream).

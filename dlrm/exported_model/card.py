@@ -8,7 +8,13 @@ from datetime import UTC, datetime
 from dlrm.config import CategoricalColumn, format_count, is_averaging
 from dlrm.data.dataset import Dataset
 from dlrm.data.encode.encoders import Encoders
-from dlrm.data.encode.vocabulary import CountedVocabulary, HashedVocabulary, RangeVocabulary, Vocabulary
+from dlrm.data.encode.vocabulary import (
+    CountedVocabulary,
+    DynamicVocabulary,
+    HashedVocabulary,
+    RangeVocabulary,
+    Vocabulary,
+)
 from dlrm.data.packed.layout import META, PackedMeta, read_meta
 from dlrm.exported_model.card_metrics import format_code, format_table, render_metrics, render_quality_warnings
 from dlrm.exported_model.layout import SavedConfig
@@ -153,6 +159,8 @@ def _describe_use(column: CategoricalColumn, vocabulary: Vocabulary) -> str:
     if isinstance(vocabulary, RangeVocabulary):
         kind = "ranges" if column.time_part is None else f"{column.time_part} in UTC"
         return f"{kind},"
+    if isinstance(vocabulary, DynamicVocabulary):
+        return "ids that come and go,"
     return "hashed into" if isinstance(vocabulary, HashedVocabulary) else "counted,"
 
 
@@ -192,7 +200,9 @@ def _render_limits(config: SavedConfig, encoders: Encoders | None) -> str:
     ]
     if encoders is None:
         return " ".join([*sentences, "Its ids are those of the synthetic log and mean nothing elsewhere."])
-    if any(isinstance(vocabulary, CountedVocabulary) for vocabulary in encoders.vocabularies):
+    if any(isinstance(vocabulary, DynamicVocabulary) for vocabulary in encoders.vocabularies):
+        sentences.append("Ids that come and go have their rows as at the end of the training rows.")
+    if any(isinstance(vocabulary, CountedVocabulary | DynamicVocabulary) for vocabulary in encoders.vocabularies):
         sentences.append("Values that the training rows had too rarely, or never, share one row of each table.")
     columns = zip(encoders.schema.categorical, encoders.vocabularies, strict=True)
     hashed = [format_code(column.name) for column, vocabulary in columns if isinstance(vocabulary, HashedVocabulary)]

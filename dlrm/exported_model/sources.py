@@ -10,7 +10,13 @@ from dlrm.config import CRITEO_SCHEMA, CategoricalColumn, SchemaConfig
 from dlrm.config.data import TABLE_FORMATS
 from dlrm.data.dataset import Dataset
 from dlrm.data.encode.encoders import Encoders
-from dlrm.data.encode.vocabulary import CountedVocabulary, Vocabulary
+from dlrm.data.encode.vocabulary import (
+    CountedVocabulary,
+    DynamicVocabulary,
+    HashedVocabulary,
+    RangeVocabulary,
+    Vocabulary,
+)
 from dlrm.data.errors import DataError
 from dlrm.data.packed.open import open_packed
 from dlrm.data.raw.block import Block, Parsed
@@ -129,7 +135,10 @@ def are_compatible(one: Encoders, other: Encoders) -> bool:
 def _are_same_vocabularies(one: Vocabulary, other: Vocabulary) -> bool:
     if isinstance(one, CountedVocabulary) and isinstance(other, CountedVocabulary):
         return one.distinct.equals(other.distinct)
-    return type(one) is type(other) and not isinstance(one, CountedVocabulary) and one == other
+    if isinstance(one, DynamicVocabulary) and isinstance(other, DynamicVocabulary):
+        return one.compute_checksum() == other.compute_checksum()
+    fixed = HashedVocabulary | RangeVocabulary
+    return isinstance(one, fixed) and isinstance(other, fixed) and one == other
 
 
 def _detect_format(file: DataFile, schema: SchemaConfig, model_format: str) -> str:

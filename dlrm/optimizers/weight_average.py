@@ -1,6 +1,6 @@
 """Exponential moving average of all weights of a run, for its evaluations and its model; training never reads it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -63,6 +63,10 @@ class WeightAverage:
         """Forget all weights up to `num_samples` of the run: the next update makes the average equal to the weights."""
         self._num_samples.zero_()
         self.begins_at = num_samples
+
+    def restart_rows(self, rows: Mapping[int, torch.Tensor]) -> None:
+        """Let the averages of some rows of tables begin anew. rows: as for `ShardedTables.reset_rows`."""
+        self._tables.restart_rows(rows)
 
     @contextmanager
     def swap_in(self) -> Iterator[None]:

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from dlrm.config import Counting, DataConfig, ResolvedJob
+from dlrm.config import Counting, DataConfig, DynamicIdsConfig, Hashing, ResolvedJob
 from dlrm.data.encode.encoders import is_missing_as_before
 from dlrm.planning.raw_sample import RawSample, count_rows, read_sample
 from dlrm.planning.shortages import RowCounts
@@ -55,10 +55,14 @@ def estimate_sizes(resolved: ResolvedJob) -> Sizes:
         rule = data.vocabulary.get_rule(column.feature)
         if column.max_table_rows is not None:
             num_rows = column.max_table_rows
-        elif isinstance(rule, Counting):
-            num_rows = estimate_num_values(count_seen(sample, index), rule.min_count, scale) + SHARED_ROWS
-        else:
+        elif isinstance(rule, Hashing):
             num_rows = rule.hash_size
+        elif isinstance(rule, DynamicIdsConfig) and rule.max_rows is not None:
+            num_rows = rule.max_rows
+        else:
+            # Without a bound, ids that come and go take at most as many rows as if they stayed.
+            least = rule.min_count if isinstance(rule, Counting) else rule.admit_after
+            num_rows = estimate_num_values(count_seen(sample, index), least, scale) + SHARED_ROWS
         tables.append(make_table(column.feature, num_rows, dim, is_multi_hot=column.multi_hot))
     basis = _find_basis(data, sample)
     return Sizes(

@@ -29,6 +29,7 @@ from dlrm.train.evaluator import Evaluator
 from dlrm.train.finishing import EvaluationProgress
 from dlrm.train.kept_scores import keep_scores
 from dlrm.train.profiler import create_on_all_machines, make_profiler
+from dlrm.train.row_reuse import make_row_reuse
 from dlrm.train.run_events import (
     report_average,
     report_data_and_plan,
@@ -58,9 +59,8 @@ def open_trainer(context: RunContext, dataset: Dataset, identity: RunIdentity) -
     report_data_and_plan(reporter, dataset, planned)
     reporter.progress("building", "building model and tables")
     tell_fallback = partial(reporter.rank_event, GRAPHS_NOT_USED)
-    parts = build_parts(
-        resolved, dataset.schema, planned.plan, ranks, _describe_rows(dataset), tell_fallback=tell_fallback
-    )
+    rows = _describe_rows(dataset, resolved.job.data.window_rows)
+    parts = build_parts(resolved, dataset.schema, planned.plan, ranks, rows, tell_fallback=tell_fallback)
     state = parts.make_state(ranks)
     restored = _restore(context, state, identity)
     if restored is None:
@@ -129,7 +129,8 @@ def _make_trainer(
         keeps_best=run.keep_model == "best",
         average=parts.average,
         evaluated=parts.evaluated,
-        before_batch=make_table_reset(parts, progress, context, dataset.train.num_rows),
+        before_batch=make_table_reset(parts, progress, context, dataset.train.num_rows)
+        or make_row_reuse(parts, progress, dataset),
         profiler=make_profiler(context.profile, ranks, parts.step.clock, stages.least_steps_left),
     )
 
@@ -155,9 +156,10 @@ def _plan_on_rank0(context: RunContext, dataset: Dataset) -> PlannedTables:
     return planned
 
 
-def _describe_rows(dataset: Dataset) -> TrainRows:
+def _describe_rows(dataset: Dataset, window_rows: int | None) -> TrainRows:
     train = dataset.train
-    return TrainRows(train.num_rows, dataset.mean_train_weight, count_windows(train.num_rows, train.row_bytes))
+    num_windows = count_windows(train.num_rows, train.row_bytes, window_rows)
+    return TrainRows(train.num_rows, dataset.mean_train_weight, num_windows)
 
 
 def _restore(context: RunContext, state: TrainingState, identity: RunIdentity) -> RunProgress | None:
@@ -188,6 +190,7 @@ def _open_batches(context: RunContext, dataset: Dataset, stage: BatchStage) -> T
         start_batch=stage.start_step,
         start_row=stage.start_row,
         end_row=stage.end_row,
+        window_rows=job.data.window_rows,
         is_order_ahead=job.resources.gpus_per_worker > 0,
     )
 

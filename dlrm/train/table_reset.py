@@ -15,7 +15,7 @@ from dlrm.train.context import RunContext
 
 def make_table_reset(
     parts: Parts, progress: RunProgress, context: RunContext, epoch_rows: int
-) -> Callable[[], None] | None:
+) -> Callable[[int], None] | None:
     """Make a function that draws the tables anew if the next batch is the first to begin in an epoch.
 
     It is to be called before each batch, and is collective. Returns None if the job keeps its tables. epoch_rows:
@@ -27,7 +27,8 @@ def make_table_reset(
     if parts.average is not None:
         parts.average.begins_at = progress.tables_drawn_at
 
-    def reset_if_due() -> None:
+    def reset_if_due(num_rows: int) -> None:
+        del num_rows
         epoch = progress.num_samples // epoch_rows
         if epoch == progress.tables_drawn_at // epoch_rows:
             return

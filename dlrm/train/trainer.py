@@ -63,8 +63,8 @@ class Trainer:
     """Average of the weights, which every step moves; None if absent."""
     evaluated: DenseAveraging | WeightAverage | AveragingOptimizer | None = None
     """Weights to evaluate in the place of a step's own; None if a step's own are evaluated."""
-    before_batch: Callable[[], None] | None = None
-    """Function to call before each batch; None if absent. Collective."""
+    before_batch: Callable[[int], None] | None = None
+    """Function to call before each batch with the number of its rows; None if absent. Collective."""
     profiler: StepProfiler | None = None
     measurement: ComingMeasurement = field(default_factory=ComingMeasurement)
     """Measurement that the progress lacks until it is taken in: before an evaluation, a checkpoint, a stop and the end
@@ -100,7 +100,7 @@ class Trainer:
         ):
             for batch, handle in pipeline:
                 if self.before_batch is not None:
-                    self.before_batch()
+                    self.before_batch(batch.num_valid)
                 # By rows, not steps: these are of several sizes where the batch grows.
                 rates = self.rates.at(progress.num_samples, stage)
                 vote = StepVote(self.stop.is_requested, self.saver.is_ready)

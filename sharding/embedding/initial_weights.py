@@ -29,10 +29,25 @@ def fill_uniform(
     for block in range(row_offset // ROWS_PER_BLOCK, -(-end_row // ROWS_PER_BLOCK)):
         first = block * ROWS_PER_BLOCK
         start, end = max(first, row_offset), min(first + ROWS_PER_BLOCK, end_row)
-        generator = torch.Generator().manual_seed(_derive_block_seed(seed, table_name, block, draw))
-        drawn = torch.rand(ROWS_PER_BLOCK, num_columns, generator=generator).mul_(2 * bound).sub_(bound)
+        drawn = _draw_block(table_name, seed, block, num_columns, bound, draw)
         columns = slice(column_offset, column_offset + shard.shape[1])
         shard[start - row_offset : end - row_offset].copy_(drawn[start - first : end - first, columns])
+
+
+def draw_rows(table_name: str, seed: int, rows: torch.Tensor, num_columns: int, bound: float) -> torch.Tensor:
+    """Draw the weights [n, D] that `fill_uniform` gives some rows [n], ascending, of a whole table at draw 0."""
+    blocks, sizes = torch.unique_consecutive(rows // ROWS_PER_BLOCK, return_counts=True)
+    drawn = rows.new_empty(len(rows), num_columns, dtype=torch.float32)
+    for block, part, numbers in zip(
+        blocks.tolist(), drawn.split(sizes.tolist()), rows.split(sizes.tolist()), strict=True
+    ):
+        part.copy_(_draw_block(table_name, seed, block, num_columns, bound, 0)[numbers - block * ROWS_PER_BLOCK])
+    return drawn
+
+
+def _draw_block(table_name: str, seed: int, block: int, num_columns: int, bound: float, draw: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(_derive_block_seed(seed, table_name, block, draw))
+    return torch.rand(ROWS_PER_BLOCK, num_columns, generator=generator).mul_(2 * bound).sub_(bound)
 
 
 def _derive_block_seed(seed: int, table_name: str, block: int, draw: int) -> int:

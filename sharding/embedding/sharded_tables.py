@@ -1,7 +1,7 @@
 """Embedding tables sharded over ranks: pooled lookup, and one fused update for the global batch."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 from sharding.comm.process_groups import Ranks
 from sharding.embedding.fused_optimizer import FusedUpdateParams, TableOptimizer
-from sharding.embedding.initial_weights import fill_uniform
+from sharding.embedding.initial_weights import draw_rows, fill_uniform
 from sharding.embedding.make_transport import TransportChoice, choose_transport, make_transport
 from sharding.embedding.replicated_transport import ReplicatedTransport
 from sharding.embedding.shard import Shard
@@ -134,6 +134,26 @@ class ShardedTables:
         # In shared memory other ranks read this rank's rows: their last lookup ends first.
         dist.barrier(self._ranks.table_group)
         self._begin_rows(draw)
+
+    @torch.no_grad()
+    def reset_rows(self, rows: Mapping[int, torch.Tensor]) -> None:
+        """Let some rows begin anew, with the weights and the state of before their first update. Collective.
+
+        rows: ascending row numbers by the number of the table, the same on every rank. Ids may be in flight, but no
+        lookup.
+        """
+        dist.barrier(self._ranks.table_group)
+        for shard in self.list_shards():
+            if (of_table := rows.get(shard.spec.feature)) is None:
+                continue
+            table, block = shard.spec.table, shard.spec.block
+            local = of_table[(of_table >= block.first_row) & (of_table < block.first_row + block.num_rows)]
+            places = (local - block.first_row).to(shard.weights.device)
+            if shard.state.numel():
+                shard.state[places] = self._optimizer.initial_state
+            drawn = draw_rows(table.name, self._seed, local, table.embedding_dim, 1 / math.sqrt(table.num_rows))
+            shard.weights[places] = drawn[:, shard.spec.columns].to(shard.weights.device)
+        dist.barrier(self._ranks.table_group)
 
     @torch.no_grad()
     def _begin_rows(self, draw: int) -> None:

@@ -1,6 +1,6 @@
 """Moving average of the tables' weights, beside those that are trained, and under the same plan."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 import torch.distributed as dist
@@ -26,6 +26,15 @@ class TableAverage:
         """Move every average towards the present weights, average += weight (w - average). One pass over the shards."""
         for average, shard in zip(self._averages, self._tables.list_shards(), strict=True):
             average.lerp_(shard.weights, weight)
+
+    @torch.no_grad()
+    def restart_rows(self, rows: Mapping[int, torch.Tensor]) -> None:
+        """Let the averages of some rows begin anew, at their present weights. rows: as for `reset_rows`."""
+        for average, shard in zip(self._averages, self._tables.list_shards(), strict=True):
+            if (of_table := rows.get(shard.spec.feature)) is not None:
+                places = of_table - shard.spec.block.first_row
+                places = places[(places >= 0) & (places < len(average))].to(average.device)
+                average[places] = shard.weights[places]
 
     def swap(self) -> None:
         """Exchange averages and weights: lookups then read the averages, until the next call. Collective.

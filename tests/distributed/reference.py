@@ -149,6 +149,10 @@ class ReferenceModel:
                 table.sub_(table_rate * gradient)
         return loss_sum.item() / (n * self._mean_weight)
 
+    def reset_sums(self, name: str, rows: list[int], initial_sum: float) -> None:
+        """Let the sums of squares of some rows of a table begin anew."""
+        self._row_sums[name][rows] = initial_sum
+
     def compute_loss(
         self, dense: torch.Tensor, pooled: torch.Tensor, labels: torch.Tensor, weights: torch.Tensor | None
     ) -> torch.Tensor:

@@ -17,7 +17,13 @@ from pyarrow import parquet
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from dlrm.config import DenseColumn, SchemaConfig
-from dlrm.data.encode.vocabulary import CountedVocabulary, HashedVocabulary, RangeVocabulary, Vocabulary
+from dlrm.data.encode.vocabulary import (
+    CountedVocabulary,
+    DynamicVocabulary,
+    HashedVocabulary,
+    RangeVocabulary,
+    Vocabulary,
+)
 from dlrm.data.raw.block import CategoricalValues, RawTable
 from dlrm.data.rows import DataSchema, Feature, Rows
 from sharding.jagged import JaggedIds
@@ -133,16 +139,22 @@ class Encoders:
     def save(self, directory: Path) -> None:
         """Write the encoders to `directory`, which is created; equal encoders give equal bytes. Raises OSError."""
         directory.mkdir(parents=True, exist_ok=True)
-        saved: list[_CountedRecord | HashedVocabulary | RangeVocabulary] = []
+        saved: list[_CountedRecord | _DynamicRecord | HashedVocabulary | RangeVocabulary] = []
         for index, vocabulary in enumerate(self.vocabularies):
-            if not isinstance(vocabulary, CountedVocabulary):
-                saved.append(vocabulary)
-                continue
             file = f"vocabulary-{index}.parquet"
-            values = pl.DataFrame({"value": vocabulary.distinct, "count": vocabulary.counts})
+            match vocabulary:
+                case CountedVocabulary():
+                    values = pl.DataFrame({"value": vocabulary.distinct, "count": vocabulary.counts})
+                    saved.append(_CountedRecord(file=file, num_ids=vocabulary.num_ids))
+                case DynamicVocabulary():
+                    values = pl.DataFrame({name: getattr(vocabulary, of_map) for name, of_map in _DYNAMIC_COLUMNS})
+                    numbers = {name: getattr(vocabulary, name) for name in ("num_ids", "num_used", "base")}
+                    saved.append(_DynamicRecord(file=file, **numbers))
+                case _:
+                    saved.append(vocabulary)
+                    continue
             # Written by Arrow, not polars, because Arrow reports a full disk as an OSError.
             parquet.write_table(values.to_arrow(), directory / file)
-            saved.append(_CountedRecord(file=file, num_ids=vocabulary.num_ids))
         record = _EncodersRecord(schema=self.schema, dense=list(self.dense), vocabularies=saved)
         (directory / FILE).write_text(record.model_dump_json(indent=1))
 
@@ -155,11 +167,16 @@ class Encoders:
         saved = _EncodersRecord.model_validate_json((directory / FILE).read_bytes())
         vocabularies: list[Vocabulary] = []
         for entry in saved.vocabularies:
-            if not isinstance(entry, _CountedRecord):
+            if not isinstance(entry, _CountedRecord | _DynamicRecord):
                 vocabularies.append(entry)
                 continue
             values = pl.read_parquet(directory / entry.file)
-            vocabularies.append(CountedVocabulary(values["value"], values["count"].to_numpy()))
+            if isinstance(entry, _CountedRecord):
+                vocabularies.append(CountedVocabulary(values["value"], values["count"].to_numpy()))
+            else:
+                columns = {of_map: values[name].to_numpy() for name, of_map in _DYNAMIC_COLUMNS[1:]}
+                numbers = entry.model_dump(include={"num_ids", "num_used", "base"})
+                vocabularies.append(DynamicVocabulary(values["value"], **columns, **numbers))
         return cls(saved.table_schema, saved.dense, vocabularies)
 
 
@@ -167,14 +184,31 @@ class _Record(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, serialize_by_alias=True)
 
 
+VocabularyFile = Annotated[str, StringConstraints(pattern=r"^vocabulary-[0-9]+\.parquet$")]
+"""Name of a file in the same directory; no path, as the author of a record may lack the right to read others."""
+
+
 class _CountedRecord(_Record):
     kind: Literal["counted"] = "counted"
-    file: Annotated[str, StringConstraints(pattern=r"^vocabulary-[0-9]+\.parquet$")]
-    """Name of a file in the same directory; no path, as the author of the record may lack the right to read others."""
+    file: VocabularyFile
     num_ids: int
+
+
+class _DynamicRecord(_Record):
+    kind: Literal["dynamic"] = "dynamic"
+    file: VocabularyFile
+    num_ids: int
+    num_used: int
+    base: str | None
+
+
+_DYNAMIC_COLUMNS = (("value", "values"), ("row", "rows"), ("count", "counts"), ("age", "ages"))
+"""Columns of the file of a dynamic vocabulary, and its attributes."""
 
 
 class _EncodersRecord(_Record):
     table_schema: SchemaConfig = Field(alias="schema")
     dense: list[DenseEncoder]
-    vocabularies: list[Annotated[_CountedRecord | HashedVocabulary | RangeVocabulary, Field(discriminator="kind")]]
+    vocabularies: list[
+        Annotated[_CountedRecord | _DynamicRecord | HashedVocabulary | RangeVocabulary, Field(discriminator="kind")]
+    ]

@@ -76,6 +76,47 @@ class CountedVocabulary:
         )
 
 
+@dataclass(frozen=True)
+class DynamicVocabulary:
+    """Map of a column whose ids come and go, as it is at the end of its rows. Rows 0 and 1 as in a counted vocabulary.
+
+    It also has the values that wait for a row, so that a later log goes on from here.
+    """
+
+    values: pl.Series
+    """[n] Int64 or String."""
+    rows: NDArray[np.int64]
+    """[n] table row of each value; -1 if it waits for one."""
+    counts: NDArray[np.int64]
+    """[n] numbers of training rows that held each value since it was known."""
+    ages: NDArray[np.int64]
+    """[n] numbers of windows since the last one with each value: 1 in the last window."""
+    num_ids: int
+    num_used: int
+    """Number of rows that any value has had, rows 0 and 1 included; the others are as at the beginning."""
+    base: str | None = None
+    """Checksum of the map that this one went on from; None if it began without one."""
+    missing_id: ClassVar[int] = MISSING_ID
+
+    def encode(self, distinct: pl.Series) -> NDArray[np.int64]:
+        return self._rows_of_places[self._owners.encode(distinct)]
+
+    def compute_checksum(self) -> str:
+        digest = hashlib.sha256("\0".join(map(str, self.values.to_list())).encode())
+        for numbers in (self.rows, self.counts, self.ages):
+            digest.update(numbers.astype("<i8").tobytes())
+        return digest.hexdigest()
+
+    @cached_property
+    def _owners(self) -> CountedVocabulary:
+        has_row = self.rows >= 0
+        return CountedVocabulary(self.values.filter(pl.Series(has_row)), self.counts[has_row])
+
+    @cached_property
+    def _rows_of_places(self) -> NDArray[np.int64]:
+        return np.concatenate([[OUT_OF_VOCABULARY_ID, MISSING_ID], self.rows[self.rows >= 0]])
+
+
 class _Fixed(BaseModel):
     """Vocabulary that is saved as it is."""
 
@@ -147,7 +188,7 @@ class RangeVocabulary(_Fixed):
         return np.searchsorted(edges, distinct.to_numpy(), side="right") + 1
 
 
-Vocabulary = CountedVocabulary | HashedVocabulary | RangeVocabulary
+Vocabulary = CountedVocabulary | DynamicVocabulary | HashedVocabulary | RangeVocabulary
 """Mapping of the values of one column to the `num_ids` rows of its table.
 
 `missing_id` is the row of a missing value, and `encode` returns the rows [n] of the values `distinct` [n], which are

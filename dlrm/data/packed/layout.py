@@ -9,6 +9,8 @@
     ids.bin            int32, or int64 where a table is too large for int32, [n, F1]: features with one id per row
     bags-<f>.values.bin   the same type, [sum of lengths]: multi-hot feature number f
     bags-<f>.offsets.bin  int64 [n + 1]: the ids of row i are values[offsets[i] : offsets[i + 1]]
+    reused-<f>.bin     int64 [k, 2], in train/, if ids of feature number f come and go: number of a window, and table
+                       row that another id has from this window on; by window
 """
 
 import hashlib
@@ -45,6 +47,11 @@ def get_bag_values_name(feature: int) -> str:
 
 def get_bag_offsets_name(feature: int) -> str:
     return f"bags-{feature}.offsets.bin"
+
+
+def get_reused_name(feature: int) -> str:
+    """Return the file name of the rows of feature number `feature` that change hands."""
+    return f"reused-{feature}.bin"
 
 
 class _Record(BaseModel):
@@ -103,6 +110,8 @@ class PackedMeta(_Record):
     tables: dict[str, str] = {}
     """Versions of the tables of Delta Lake and Iceberg that the raw files belong to, by the tables' directories, or by
     the named files of their logs."""
+    window_rows: int | None = None
+    """Number of training rows of a window, if ids come and go; None if they keep their rows."""
     raw_format: str | None = None
     """Format of the raw files, as in the job document; None in directories of earlier versions."""
     versions: dict[str, str]

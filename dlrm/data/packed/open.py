@@ -7,6 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import BinaryIO
 
+import numpy as np
+from numpy.typing import NDArray
 from polars.exceptions import PolarsError
 
 from dlrm.data.dataset import Dataset
@@ -19,6 +21,7 @@ from dlrm.data.packed.layout import (
     VALID_MEAN_WEIGHT,
     PackedMeta,
     compute_rows_checksum,
+    get_reused_name,
     open_packed_meta,
 )
 from dlrm.data.packed.rows import PackedRows, allow_open_files
@@ -49,8 +52,30 @@ def open_packed(directory: Path, num_threads: int = 1) -> Dataset:
         has_weights=meta.has_weights,
         mean_train_weight=train.mean_weight,
         eval_label_rate=meta.splits["eval"].label_rate,
+        window_rows=meta.window_rows,
+        reused=_read_reused(directory, meta),
         directory=directory.resolve(),
     )
+
+
+def _read_reused(directory: Path, meta: PackedMeta) -> dict[int, NDArray[np.int64]]:
+    """Read which rows of each feature change hands. Raises DataError."""
+    found: dict[int, NDArray[np.int64]] = {}
+    for index, feature in enumerate(meta.features):
+        name = f"train/{get_reused_name(index)}"
+        if name not in meta.files:
+            continue
+        try:
+            reused = np.fromfile(directory / name, dtype="<i8").reshape(-1, 2)
+        except (OSError, ValueError):
+            raise DataError("not readable", directory / name, valid=VALID) from None
+        if len(reused) and not (reused[:, 1].min() >= 0 and reused[:, 1].max() < feature.num_ids):
+            valid = f"0 to {feature.num_ids - 1}, as meta.json says; prepare the data again"
+            raise DataError(
+                "names a row that the table does not have", directory / name, field=feature.name, valid=valid
+            )
+        found[index] = reused
+    return found
 
 
 def open_encoders(directory: Path) -> Encoders:

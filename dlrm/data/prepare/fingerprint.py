@@ -94,6 +94,7 @@ def _get_settings(config: DataConfig) -> dict[str, Any]:
         "vocabulary": config.vocabulary.model_dump(mode="json"),
         "split": split,
         "max_bad_fraction": config.max_bad_fraction,
+        "window_rows": config.window_rows if config.vocabulary.has_dynamic_ids else None,
     }
 
 

@@ -10,11 +10,18 @@ from numpy.typing import NDArray
 from polars.exceptions import PolarsError
 
 from dlrm.config import CategoricalColumn, DataConfig, DenseColumn, SchemaConfig, VocabularyConfig
-from dlrm.config.data import Counting, Hashing
+from dlrm.config.data import Counting, DynamicIdsConfig, Hashing
 from dlrm.data.encode.encoders import DenseEncoder, Encoders
-from dlrm.data.encode.vocabulary import CountedVocabulary, HashedVocabulary, RangeVocabulary, Vocabulary
+from dlrm.data.encode.vocabulary import (
+    CountedVocabulary,
+    DynamicVocabulary,
+    HashedVocabulary,
+    RangeVocabulary,
+    Vocabulary,
+)
 from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import ENCODERS
+from dlrm.data.prepare.assign import Assignment
 from dlrm.data.prepare.counting import QuantileSummary, Tally, ValueCounts, merge, shrink, thin_out
 from dlrm.data.prepare.measure import Moments, PartMeasure
 from dlrm.data.prepare.progress import PreparationProgress
@@ -33,10 +40,14 @@ def fit_encoders(
     measures: Sequence[PartMeasure],
     vocabulary: VocabularyConfig,
     base: Encoders | None,
+    assigned: Mapping[int, Assignment],
     workers: Workers,
     progress: PreparationProgress,
 ) -> Encoders:
-    """Fit the encoders of `rows`; with `base`, return its encoders, extended by the values that are new."""
+    """Fit the encoders of `rows`; with `base`, return its encoders, extended by the values that are new.
+
+    assigned: outcome for the columns whose ids come and go, by index of the column.
+    """
     columns = rows.schema.categorical
     counting = {
         index: kind.min_count
@@ -48,7 +59,9 @@ def fit_encoders(
     vocabularies: list[Vocabulary] = []
     for index, column in enumerate(columns):
         base_vocabulary = None if base is None else base.vocabularies[index]
-        if index in counting:
+        if index in assigned:
+            vocabularies.append(assigned[index].vocabulary)
+        elif index in counting:
             vocabularies.append(_fit_counted_vocabulary(counts[index], counting[index], base_vocabulary))
         elif column.bucketize is not None:
             vocabularies.append(base_vocabulary or ranges[index])
@@ -141,18 +154,7 @@ def _summarise_part(rows: StagedRows, indices: Sequence[int], part: Part) -> lis
 
 def count_rows(column: CategoricalValues, numbers: NDArray[np.int64]) -> ValueCounts:
     """Count in how many of the rows `numbers` [n], ascending, each value occurs; leave out values that never occur."""
-    num_distinct = len(column.distinct)
-    if column.lengths is None:
-        codes = np.take(column.codes, numbers)
-    else:
-        is_in = np.zeros(len(column.lengths), dtype=bool)
-        is_in[numbers] = True
-        row_of_code = np.repeat(np.arange(len(column.lengths), dtype=np.int64), column.lengths)
-        is_counted = is_in[row_of_code] & (column.codes >= 0)
-        # A value counts once per row, even where the row repeats it.
-        codes = np.unique(row_of_code[is_counted] * num_distinct + column.codes[is_counted]) % max(num_distinct, 1)
-    counts = np.bincount(codes + 1, minlength=num_distinct + 1)[1:]
-    return ValueCounts(column.distinct, counts).select_frequent(1)
+    return ValueCounts(column.distinct, column.count_rows(numbers)).select_frequent(1)
 
 
 def _fit_dense_encoders(columns: Sequence[DenseColumn], measures: Sequence[PartMeasure]) -> list[DenseEncoder]:
@@ -187,15 +189,18 @@ def check_base(config: DataConfig, base: Encoders) -> None:
             continue
         kind = config.vocabulary.get_rule(column.feature)
         vocabulary = base.vocabularies[index]
-        expected = HashedVocabulary.for_column(index, vocabulary.num_ids)
-        fits = (
-            not isinstance(vocabulary, HashedVocabulary)
-            if isinstance(kind, Counting)
-            else vocabulary == expected and kind.hash_size == vocabulary.num_ids
-        )
+        match kind:
+            case Counting():
+                fits = isinstance(vocabulary, CountedVocabulary)
+            case DynamicIdsConfig():
+                fits = isinstance(vocabulary, DynamicVocabulary)
+            case Hashing():
+                expected = HashedVocabulary.for_column(index, vocabulary.num_ids)
+                fits = vocabulary == expected and kind.hash_size == vocabulary.num_ids
         if not fits:
-            is_hashed = isinstance(vocabulary, HashedVocabulary)
-            what = f"values hashed into {vocabulary.num_ids:,} rows" if is_hashed else "counted values"
+            what = {DynamicVocabulary: "ids that come and go", CountedVocabulary: "counted values"}.get(
+                type(vocabulary), f"values hashed into {vocabulary.num_ids:,} rows"
+            )
             raise DataError(
                 f"{column.feature} has {what} in the base",
                 field="data.vocabulary",
@@ -222,6 +227,8 @@ def check_extends(encoders: Encoders, base: Encoders, directory: Path, valid: st
 def _extends(vocabulary: Vocabulary, base: Vocabulary) -> bool:
     if isinstance(vocabulary, CountedVocabulary) and isinstance(base, CountedVocabulary):
         return vocabulary.distinct.head(len(base.distinct)).equals(base.distinct)
+    if isinstance(vocabulary, DynamicVocabulary) and isinstance(base, DynamicVocabulary):
+        return vocabulary.base == base.compute_checksum()
     return vocabulary == base
 
 

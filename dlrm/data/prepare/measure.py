@@ -183,6 +183,7 @@ def describe(
         files={},
         sources=[file.name for file in files],
         tables=list_versions(files),
+        window_rows=config.window_rows if config.vocabulary.has_dynamic_ids else None,
         raw_format=config.format,
         versions={"python": platform.python_version()} | get_library_versions(),
     )

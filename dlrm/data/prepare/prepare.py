@@ -8,13 +8,14 @@ from dlrm.config import DataConfig
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import ENCODERS, META, PackedMeta, read_meta
+from dlrm.data.prepare.assign import assign_columns
 from dlrm.data.prepare.fingerprint import check_unchanged, compute_fingerprint, get_identities, hash_state
 from dlrm.data.prepare.fit import check_base, fit_encoders
 from dlrm.data.prepare.measure import check_splits, describe, describe_splits, measure_parts
 from dlrm.data.prepare.progress import OnEvent, PreparationProgress
 from dlrm.data.prepare.stage import READING_SHARE, stage
 from dlrm.data.prepare.unfinished import Unfinished, lock_unfinished
-from dlrm.data.prepare.write import compute_file_sizes, flush_and_hash_files, write_rows
+from dlrm.data.prepare.write import compute_file_sizes, flush_and_hash_files, write_reused, write_rows
 from dlrm.data.raw.data_file import DataFile
 from dlrm.data.threads import Workers, start_workers
 from dlrm.record import FULL_DISK, write_atomically
@@ -78,12 +79,15 @@ def _write_files(
     measures = measure_parts(rows, workers, progress)
     splits = describe_splits(measures)
     check_splits(config, rows, splits, train, evaluation)
-    encoders = fit_encoders(rows, measures, config.vocabulary, base, workers, progress)
+    assigned = assign_columns(rows, config, base, unfinished.stage, workers, progress)
+    encoders = fit_encoders(rows, measures, config.vocabulary, base, assigned, workers, progress)
     meta = describe(config, rows, splits, encoders, [*train, *evaluation])
-    write_rows(rows, encoders, measures, directory, meta, workers, progress)
+    write_rows(rows, encoders, assigned, measures, directory, meta, workers, progress)
+    reused = write_reused(assigned, directory)
     encoders.save(directory / ENCODERS)
     names = [
         *compute_file_sizes(meta, measures),
+        *reused,
         *(f"{ENCODERS}/{file.name}" for file in (directory / ENCODERS).iterdir()),
     ]
     files = flush_and_hash_files(directory, sorted(names), workers, progress)

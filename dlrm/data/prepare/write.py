@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,10 +22,13 @@ from dlrm.data.packed.layout import (
     Split,
     get_bag_offsets_name,
     get_bag_values_name,
+    get_reused_name,
 )
+from dlrm.data.prepare.assign import Assignment
 from dlrm.data.prepare.measure import SPLITS, PartMeasure, SplitMeasure
 from dlrm.data.prepare.progress import PreparationProgress
-from dlrm.data.prepare.stage import Part, StagedPart, StagedRows
+from dlrm.data.prepare.stage import Part, StagedRows
+from dlrm.data.raw.block import CategoricalValues
 from dlrm.data.threads import Workers
 
 
@@ -64,6 +67,7 @@ class PackedFiles:
 def write_rows(
     rows: StagedRows,
     encoders: Encoders,
+    assigned: Mapping[int, Assignment],
     measures: Sequence[PartMeasure],
     directory: Path,
     meta: PackedMeta,
@@ -75,7 +79,7 @@ def write_rows(
     _create_files(directory, compute_file_sizes(meta, measures))
     files = PackedFiles(directory, meta)
     work = zip(rows.parts, _compute_positions(meta, measures), strict=True)
-    for part in workers.map(partial(_write_part, rows, encoders, files), work):
+    for part in workers.map(partial(_write_part, rows, _Ids(encoders, assigned), files), work):
         progress.advance(part.record.num_good_rows, part.record.num_good_rows)
 
 
@@ -131,17 +135,37 @@ def _create_files(directory: Path, sizes: dict[str, int]) -> None:
                 os.posix_fallocate(file.fileno(), 0, size)
 
 
-def _write_part(
-    rows: StagedRows, encoders: Encoders, files: PackedFiles, work: tuple[Part, dict[Split, Positions]]
-) -> Part:
+def write_reused(assigned: Mapping[int, Assignment], directory: Path) -> list[str]:
+    """Write which table rows change hands, and when; return the names of the files, relative to `directory`."""
+    names = {f"train/{get_reused_name(feature)}": assignment.reused for feature, assignment in assigned.items()}
+    for name, reused in names.items():
+        reused.astype("<i8").tofile(directory / name)
+    return [*names]
+
+
+@dataclass(frozen=True)
+class _Ids:
+    """Table rows of raw values."""
+
+    encoders: Encoders
+    assigned: Mapping[int, Assignment]
+
+    def encode(self, part: Part, feature: int, column: CategoricalValues) -> NDArray[np.int64]:
+        """Return the table rows of the values of a categorical column of a part."""
+        if feature in self.assigned:
+            return self.assigned[feature].read(part, len(column.codes))
+        return self.encoders.encode_ids(feature, column)
+
+
+def _write_part(rows: StagedRows, to_ids: _Ids, files: PackedFiles, work: tuple[Part, dict[Split, Positions]]) -> Part:
     part, positions = work
     staged = rows.open(part)
     is_held_out = rows.is_held_out(part, staged)
-    dense = encoders.encode_dense(staged.table)
+    dense = to_ids.encoders.encode_dense(staged.table)
     single = files.meta.single_features
     ids = np.empty((len(staged.labels), len(single)), dtype=files.meta.id_dtype)
     for column, feature in enumerate(single):
-        ids[:, column] = encoders.encode_ids(feature, staged.categorical(feature))
+        ids[:, column] = to_ids.encode(part, feature, staged.categorical(feature))
     for split in SPLITS:
         is_in = is_held_out == (split == "eval")
         position = positions[split]
@@ -153,23 +177,24 @@ def _write_part(
             selected = np.compress(is_in, array, axis=0)
             files.write_array(split, name, selected, position.row * array.shape[1] * array.itemsize)
         for feature in files.meta.multi_hot_features:
-            _write_bags(encoders, files, staged, split, is_in, position, feature)
+            column = staged.categorical(feature)
+            values = to_ids.encode(part, feature, column)
+            _write_bags(values, column, files, split, is_in, position, feature)
     return part
 
 
 def _write_bags(
-    encoders: Encoders,
+    ids: NDArray[np.int64],
+    column: CategoricalValues,
     files: PackedFiles,
-    staged: StagedPart,
     split: Split,
     is_in: NDArray[np.bool_],
     position: Positions,
     feature: int,
 ) -> None:
-    column = staged.categorical(feature)
     assert column.lengths is not None, "a multi-hot column has lengths"
     start = position.values[feature]
-    values = encoders.encode_ids(feature, column)[np.repeat(is_in, column.lengths)].astype(files.meta.id_dtype)
+    values = ids[np.repeat(is_in, column.lengths)].astype(files.meta.id_dtype)
     files.write_array(split, get_bag_values_name(feature), values, start * values.itemsize)
     ends = start + np.cumsum(column.lengths[is_in], dtype=np.int64)
     # The first offset, 0, needs no write: files are created with zeros.

@@ -33,6 +33,32 @@ class CategoricalValues:
     lengths: NDArray[np.int32] | None = None
     """[n], number of values of each row of a multi-hot column; None if every row has one."""
 
+    @property
+    def num_rows(self) -> int:
+        return len(self.codes if self.lengths is None else self.lengths)
+
+    def cut(self, start: int, end: int) -> "CategoricalValues":
+        """Return rows [start, end), with the same distinct values."""
+        if self.lengths is None:
+            return CategoricalValues(self.codes[start:end], self.distinct)
+        first, last = int(self.lengths[:start].sum(dtype=np.int64)), int(self.lengths[:end].sum(dtype=np.int64))
+        return CategoricalValues(self.codes[first:last], self.distinct, self.lengths[start:end])
+
+    def count_rows(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Count in how many of the rows `numbers`, ascending, each of the distinct values occurs."""
+        num_distinct = len(self.distinct)
+        if self.lengths is None:
+            codes = np.take(self.codes, numbers)
+        else:
+            is_in = np.zeros(len(self.lengths), dtype=bool)
+            is_in[numbers] = True
+            row_of_code = np.repeat(np.arange(len(self.lengths), dtype=np.int64), self.lengths)
+            is_counted = is_in[row_of_code] & (self.codes >= 0)
+            # A value counts once per row, even where the row repeats it.
+            pairs = np.unique(row_of_code[is_counted] * num_distinct + self.codes[is_counted])
+            codes = pairs % max(num_distinct, 1)
+        return np.bincount(codes + 1, minlength=num_distinct + 1)[1:]
+
 
 @dataclass(frozen=True)
 class RawTable:

@@ -1,0 +1,160 @@
+"""The map from values to table rows of a column whose ids come and go, window by window of the log.
+
+It is kept in arrays sorted by key, and not in a hash table: a window looks up and adds its values all at once.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from dlrm.config.data import DynamicIdsConfig
+
+Keys = NDArray[np.uint64]
+Ints = NDArray[np.int64]
+
+FIRST_ROW = 2
+"""Rows 0 and 1 are for values without a row and for missing values, as in a counted vocabulary."""
+MIN_IDLE_WINDOWS = 2
+"""Windows in a row without a value before its row may be another's: this one and the one before. A batch is no longer
+than a window, so that none has both values."""
+_NO_ROW = -1
+_GROWTH_BEFORE_CLEANING = 1.5
+
+
+def make_keys(values: pl.Series) -> Keys:
+    """Return a number for each value: of an integer its bits, of a text a hash of 64 bits, the same in one process."""
+    return values.hash().to_numpy() if values.dtype == pl.String else values.to_numpy().astype(np.int64).view(np.uint64)
+
+
+@dataclass
+class Entries:
+    """Values that the map knows, ascending by key: those with a row, and those that wait for one."""
+
+    keys: Keys
+    """[n]"""
+    counts: Ints
+    """[n] training rows with the value, since it was known."""
+    last_windows: Ints
+    """[n] number of the last window with the value."""
+    rows: Ints
+    """[n] table row, or -1."""
+
+    @classmethod
+    def empty(cls) -> "Entries":
+        return cls(np.empty(0, dtype=np.uint64), *(np.empty(0, dtype=np.int64) for _ in range(3)))
+
+    def find(self, keys: Keys) -> tuple[Ints, NDArray[np.bool_]]:
+        """Return the place of each key, or of the next larger one, and whether it is there."""
+        places = np.searchsorted(self.keys, keys)
+        if not len(self.keys):
+            return places, np.zeros(len(keys), dtype=np.bool_)
+        return places, self.keys[np.minimum(places, len(self.keys) - 1)] == keys
+
+    def insert(self, places: Ints, keys: Keys, window: int) -> None:
+        """Add keys, ascending, without a count or a row."""
+        self.keys = np.insert(self.keys, places, keys)
+        self.counts = np.insert(self.counts, places, 0)
+        self.last_windows = np.insert(self.last_windows, places, window)
+        self.rows = np.insert(self.rows, places, _NO_ROW)
+
+    def select(self, is_kept: NDArray[np.bool_]) -> "Entries":
+        return Entries(self.keys[is_kept], self.counts[is_kept], self.last_windows[is_kept], self.rows[is_kept])
+
+
+class DynamicMap:
+    """The map of one column, at the end of the last window that it has seen."""
+
+    def __init__(
+        self, config: DynamicIdsConfig, window_rows: int, entries: Entries | None = None, num_rows: int = 0
+    ) -> None:
+        """Begin with the entries and table rows of an earlier log, whose last window is number -1; or with none."""
+        self._config = config
+        self._ttl_windows = None if config.ttl_rows is None else -(-config.ttl_rows // window_rows)
+        self.entries = Entries.empty() if entries is None else entries
+        has_row = self.entries.rows >= 0
+        self.num_rows = max(FIRST_ROW, num_rows)
+        """Number of table rows that any value has had, rows 0 and 1 included."""
+        self._is_owned = np.zeros(self.num_rows, dtype=np.bool_)
+        self._is_owned[self.entries.rows[has_row]] = True
+        self._num_after_cleaning = len(self.entries.keys)
+
+    def advance(self, window: int, keys: Keys, counts: Ints, ranks: Ints) -> tuple[Ints, Ints]:
+        """Take in the values of a window, and give rows to those that are due one.
+
+        keys: [k] ascending, distinct. counts: [k] rows of the window with each. ranks: [k] order in which they occur.
+        Returns the row of each value in this window, -1 if it has none, and the rows that were another value's before.
+        """
+        self._forget(window)
+        places, is_known = self.entries.find(keys)
+        self.entries.insert(places[~is_known], keys[~is_known], window)
+        places, _ = self.entries.find(keys)
+        self.entries.counts[places] += counts
+        self.entries.last_windows[places] = window
+        is_due = (self.entries.rows[places] < 0) & (self.entries.counts[places] >= self._config.admit_after)
+        due = np.flatnonzero(is_due)
+        due = due[np.lexsort((ranks[due], -self.entries.counts[places[due]]))]
+        rows, num_reused = self._find_rows(len(due), window)
+        # Some values may have lost their rows, and their places, to these.
+        places, _ = self.entries.find(keys)
+        self.entries.rows[places[due[: len(rows)]]] = rows
+        self._is_owned[rows] = True
+        return self.entries.rows[places], np.sort(rows[:num_reused])
+
+    def look_up(self, keys: Keys) -> Ints:
+        """Return the row of each value, -1 if it has none."""
+        places, is_known = self.entries.find(keys)
+        rows = np.full(len(keys), _NO_ROW, dtype=np.int64)
+        rows[is_known] = self.entries.rows[places[is_known]]
+        return rows
+
+    def _forget(self, window: int) -> None:
+        """Forget values that were not seen for longer than they live, and free their rows."""
+        entries = self.entries
+        if self._ttl_windows is not None:
+            is_old = entries.last_windows < window - max(self._ttl_windows, MIN_IDLE_WINDOWS - 1)
+            self._is_owned[entries.rows[is_old & (entries.rows >= 0)]] = False
+            if is_old.any():
+                self.entries = entries.select(~is_old)
+        elif len(entries.keys) > _GROWTH_BEFORE_CLEANING * max(self._num_after_cleaning, self._bound):
+            # Of those that wait, the ones seen last, as many as there are rows.
+            waiting = np.flatnonzero(entries.rows < 0)
+            is_kept = np.ones(len(entries.keys), dtype=np.bool_)
+            is_kept[waiting[np.argsort(-entries.last_windows[waiting], kind="stable")[self._bound :]]] = False
+            self.entries = entries.select(is_kept)
+            self._num_after_cleaning = len(self.entries.keys)
+
+    @property
+    def _bound(self) -> int:
+        """Largest number of rows of values; a large number if there is no bound."""
+        return 2**62 if self._config.max_rows is None else self._config.max_rows - FIRST_ROW
+
+    def _find_rows(self, number: int, window: int) -> tuple[Ints, int]:
+        """Find rows for so many values, or for fewer: rows that others have had, how many, and then new ones."""
+        free = np.flatnonzero(~self._is_owned[FIRST_ROW:])[:number] + FIRST_ROW
+        num_new = min(number - len(free), self._bound + FIRST_ROW - self.num_rows)
+        evicted = self._evict(number - len(free) - num_new, window)
+        new = np.arange(self.num_rows, self.num_rows + num_new, dtype=np.int64)
+        self.num_rows += num_new
+        self._is_owned = np.append(self._is_owned, np.zeros(num_new, dtype=np.bool_))
+        return np.concatenate([free, evicted, new]), len(free) + len(evicted)
+
+    def _evict(self, number: int, window: int) -> Ints:
+        """Take the rows of so many values, or of fewer, that were not seen lately; return them."""
+        entries = self.entries
+        idle = np.flatnonzero((entries.rows >= 0) & (entries.last_windows <= window - MIN_IDLE_WINDOWS))
+        if number <= 0 or not len(idle):
+            return np.empty(0, dtype=np.int64)
+        by_use = (entries.last_windows, entries.counts)
+        first, second = by_use if self._config.evict == "lru" else by_use[::-1]
+        if number < len(idle):
+            # Few of many: all that tie with the last of them, and then these in order.
+            idle = idle[first[idle] <= np.partition(first[idle], number - 1)[number - 1]]
+        chosen = idle[np.lexsort((entries.rows[idle], second[idle], first[idle]))[:number]]
+        rows = entries.rows[chosen]
+        is_kept = np.ones(len(entries.keys), dtype=np.bool_)
+        is_kept[chosen] = False
+        self.entries = entries.select(is_kept)
+        self._is_owned[rows] = False
+        return rows
