@@ -11,7 +11,7 @@ from dlrm.train.build import Parts
 
 
 def make_row_reuse(parts: Parts, progress: RunProgress, dataset: Dataset) -> Callable[[int], None] | None:
-    """Make a function that resets the rows which the next batch gives to other ids.
+    """Make a function that resets rows for new ids of the next batch.
 
     It is to be called before each batch with its number of rows, and is collective. Returns None if all ids keep their
     rows. Which rows are due follows from the rows trained on so far alone, so that a resumed run resets the same ones.

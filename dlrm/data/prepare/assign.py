@@ -138,7 +138,7 @@ def _assign_column(
 def _advance(
     table_map: DynamicMap, window: int, pieces: Sequence[_Piece]
 ) -> tuple[list[NDArray[np.int64]], NDArray[np.int64]]:
-    """Advance the map by a window. Return the table rows of each piece, and the reused ones."""
+    """Take in a window, and return the table rows of each piece and the reused rows."""
     counted = [piece.count() for piece in pieces]
     present = [np.flatnonzero(counts) for counts, _ in counted]
     keys, places = np.unique(
