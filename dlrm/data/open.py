@@ -30,10 +30,20 @@ def open_data(
     if config.synthetic is not None:
         return _open_synthetic(config.synthetic, config.eval_fraction, num_threads)
     if config.format == "packed":
-        return open_packed(find_packed_directory(config, data_roots), num_threads)
+        return _check_windows(config, open_packed(find_packed_directory(config, data_roots), num_threads))
     if prepared is None:
         raise ValueError(f"rows of format {config.format} must be prepared first")
     return open_packed(prepared, num_threads)
+
+
+def _check_windows(config: DataConfig, dataset: Dataset) -> Dataset:
+    """Raise DataError if ids come and go in other windows than the rows are read in."""
+    if dataset.window_rows is None or dataset.window_rows == config.window_rows:
+        return dataset
+    message = f"their ids come and go in windows of {dataset.window_rows:,} rows"
+    valid = f'data.order = "time" and data.window_rows = {dataset.window_rows}'
+    field = "data.order" if config.window_rows is None else "data.window_rows"
+    raise DataError(message, dataset.directory, field=field, valid=valid)
 
 
 def find_packed_directory(config: DataConfig, data_roots: Sequence[str] | None) -> Path:

@@ -12,6 +12,8 @@ import torch
 import dlrm
 from dlrm.checkpoint.progress import RunProgress
 from dlrm.config import AveragingConfig, DataConfig
+from dlrm.data.errors import DataError
+from dlrm.data.open import open_data
 from dlrm.data.packed.open import open_packed
 from dlrm.data.prepare.prepare import prepare
 from dlrm.data.raw.data_file import DataFile
@@ -131,6 +133,18 @@ def make_job(packed: Path, world_size: int) -> Any:
         run={"yardsticks": "none", "keep_scores": True},
         resources={"workers_per_node": world_size},
     )
+
+
+@pytest.mark.parametrize(
+    ("order", "field"),
+    [({}, "data.order"), ({"order": "time", "window_rows": 2 * WINDOW}, "data.window_rows")],
+)
+def test_rows_whose_ids_come_and_go_are_read_in_no_other_windows(packed: Path, order: Any, field: str) -> None:
+    config = DataConfig.model_validate({"format": "packed", "train": [str(packed)], **order})
+    with pytest.raises(DataError) as caught:
+        open_data(config, None, None)
+    assert caught.value.field == field
+    assert caught.value.valid == f'data.order = "time" and data.window_rows = {WINDOW}'
 
 
 def test_a_run_stopped_in_a_window_goes_on_with_other_ranks_as_if_it_had_not_been(
