@@ -1,4 +1,4 @@
-"""Ids that come and go against tables of the same memory that keep their ids, on a log whose ids drift.
+"""Ids that come and go against fixed tables of the same memory, on a log of drifting ids.
 
 `python -m benchmarks.dynamic_ids --rows 3_000_000 DIRECTORY`: writes a synthetic log of 30 days, of whose ids every day
 a tenth are new and as many have left, and prepares and trains it in one pass with each vocabulary. All tables have the

@@ -56,12 +56,14 @@ def _continue(job: JobSpec, source: str, fraction: float, faults: Sequence[Field
     length, batch or rate of `job` is not in its document.
     """
     schedule = job.dense_optimizer.schedule
+    is_in_time = job.data.order == "time"
     open_faults = [
         FieldError(field, message, valid)
         for field, is_open, message, valid in (
             ("run.epochs", job.run.epochs == "auto", "is auto, and has no length to take a share of", "a number"),
             ("batch.global_size", job.batch.global_size == "auto", "would be another in a shorter run", "a number"),
             ("batch.growth", job.batch.growth is not None, "leaves the last batch to the run", "null"),
+            ("data.order", is_in_time, "lets each row come once, in its time", '"shuffled"'),
             ("dense_optimizer.schedule.autowu", schedule.autowu is not None, "leaves the rate to the run", "null"),
             (
                 "dense_optimizer.schedule.scaling",

@@ -84,6 +84,8 @@ def _list_faults(
         message = f"the batch still grows after {num_samples:,} samples"
         faults.append(FieldError("batch.schedule", message, f"a checkpoint after {stages[-1].start_row:,} samples"))
     faults += list_averaging_faults(job)
+    if job.data.order == "time":
+        faults.append(FieldError("data.order", "has one length, that of the log", '"shuffled"'))
     if job.pruning is not None and job.pruning.until_fraction * num_run_rows > num_samples:
         pruned_after = math.ceil(job.pruning.until_fraction * num_run_rows)
         message = f"elements are still being pruned after {num_samples:,} samples"

@@ -133,9 +133,7 @@ class JobSpec(Config):
                 message = f"{size:,} is more than the {window_rows:,} rows of a window of data.order time"
                 raise invalid(f"batch.{field}", message, f"at most {window_rows:,}, or a larger data.window_rows")
         for name, value in RUN_IN_TIME.items():
-            found = getattr(self.run, name)
-            is_part_of_pass = name == "epochs" and isinstance(found, float) and found < 1.0
-            if found != value and not is_part_of_pass:
+            if getattr(self.run, name) != value:
                 raise invalid(f"run.{name}", "is for shuffled rows, and data.order is time", json.dumps(value))
         return self
 

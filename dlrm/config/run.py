@@ -28,6 +28,8 @@ RUN_IN_TIME: dict[str, Any] = {
     "num_train_eval_rows": 0,
     "reset_tables_each_epoch": False,
     "eval_every_fraction": 1.0,
+    "yardsticks": "none",
+    "sharpness": None,
 }
 """Settings of a run whose rows come in order of time: one pass, no rows of all times, and the last model."""
 NumEpochs = Annotated[float, Field(gt=0.0, le=1000.0)]

@@ -92,4 +92,7 @@ def open_run_checkpoint(run: RunDirectory, name: str, tell: Callable[[str], None
     state = {"progress": ""}
     load_state(state, checkpoint.path)
     progress = RunProgress.model_validate_json(state["progress"])
+    if dataset.window_rows is not None and progress.step < progress.num_steps:
+        message = f"ids come and go in the rows after step {progress.step:,}, and the vocabularies are of the last one"
+        raise DataError(message, field="--checkpoint", valid=f"the checkpoint of step {progress.num_steps:,}")
     return RunCheckpoint(checkpoint.path, resolved, dataset, progress, tell)

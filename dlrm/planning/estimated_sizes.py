@@ -57,12 +57,12 @@ def estimate_sizes(resolved: ResolvedJob) -> Sizes:
             num_rows = column.max_table_rows
         elif isinstance(rule, Hashing):
             num_rows = rule.hash_size
-        elif isinstance(rule, DynamicIdsConfig) and rule.max_rows is not None:
-            num_rows = rule.max_rows
         else:
-            # Without a bound, ids that come and go take at most as many rows as if they stayed.
+            # Ids that come and go take at most as many rows as if they stayed.
             least = rule.min_count if isinstance(rule, Counting) else rule.admit_after
             num_rows = estimate_num_values(count_seen(sample, index), least, scale) + SHARED_ROWS
+            if isinstance(rule, DynamicIdsConfig) and rule.max_rows is not None:
+                num_rows = min(num_rows, rule.max_rows)
         tables.append(make_table(column.feature, num_rows, dim, is_multi_hot=column.multi_hot))
     basis = _find_basis(data, sample)
     return Sizes(

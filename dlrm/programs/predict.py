@@ -118,6 +118,9 @@ def _make_pieces(model: SavedModel, options: argparse.Namespace) -> tuple[Iterat
     if options.format is not None:
         raise DataError("is not for packed directories", directory, field="--format", valid="leave it out")
     dataset = open_compatible(directory, model.encoders)
+    if dataset.window_rows is not None:
+        message = "its training rows have ids of their time, and the model has those of the end"
+        raise DataError(message, directory, valid="the raw files")
     sources = (dataset.train, dataset.evaluation)
     num_bytes = sum(source.num_rows * source.row_bytes for source in sources)
     return (piece for source in sources for piece in make_source_pieces(source)), num_bytes

@@ -2,6 +2,7 @@
 
 import hashlib
 
+import numpy as np
 import torch
 
 ROWS_PER_BLOCK = 4096
@@ -29,25 +30,27 @@ def fill_uniform(
     for block in range(row_offset // ROWS_PER_BLOCK, -(-end_row // ROWS_PER_BLOCK)):
         first = block * ROWS_PER_BLOCK
         start, end = max(first, row_offset), min(first + ROWS_PER_BLOCK, end_row)
-        drawn = _draw_block(table_name, seed, block, num_columns, bound, draw)
+        generator = torch.Generator().manual_seed(_derive_block_seed(seed, table_name, block, draw))
+        drawn = torch.rand(ROWS_PER_BLOCK, num_columns, generator=generator).mul_(2 * bound).sub_(bound)
         columns = slice(column_offset, column_offset + shard.shape[1])
         shard[start - row_offset : end - row_offset].copy_(drawn[start - first : end - first, columns])
 
 
 def draw_rows(table_name: str, seed: int, rows: torch.Tensor, num_columns: int, bound: float) -> torch.Tensor:
-    """Draw the weights [n, D] that `fill_uniform` gives some rows [n], ascending, of a whole table at draw 0."""
-    blocks, sizes = torch.unique_consecutive(rows // ROWS_PER_BLOCK, return_counts=True)
-    drawn = rows.new_empty(len(rows), num_columns, dtype=torch.float32)
-    for block, part, numbers in zip(
-        blocks.tolist(), drawn.split(sizes.tolist()), rows.split(sizes.tolist()), strict=True
-    ):
-        part.copy_(_draw_block(table_name, seed, block, num_columns, bound, 0)[numbers - block * ROWS_PER_BLOCK])
-    return drawn
+    """Draw new weights [n, D] of some rows [n] of a table from U(-bound, bound), each by its own number.
 
-
-def _draw_block(table_name: str, seed: int, block: int, num_columns: int, bound: float, draw: int) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(_derive_block_seed(seed, table_name, block, draw))
-    return torch.rand(ROWS_PER_BLOCK, num_columns, generator=generator).mul_(2 * bound).sub_(bound)
+    Few rows of a large table cost no more than that; the blocks of `fill_uniform` would be drawn as a whole.
+    """
+    digest = hashlib.blake2b(f"rows/{seed}/{table_name}".encode(), digest_size=8).digest()
+    numbers = rows.cpu().numpy().astype(np.uint64)[:, None] * np.uint64(num_columns) + np.arange(
+        num_columns, dtype=np.uint64
+    )
+    # SplitMix64 (Steele et al. 2014): bits that are a function of a counter.
+    bits = numbers * np.uint64(0x9E3779B97F4A7C15) + np.uint64(int.from_bytes(digest, "little"))
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        bits = (bits ^ (bits >> np.uint64(shift))) * np.uint64(factor)
+    units = ((bits ^ (bits >> np.uint64(31))) >> np.uint64(40)).astype(np.float32) / np.float32(2**24)
+    return torch.from_numpy(units).mul_(2 * bound).sub_(bound)
 
 
 def _derive_block_seed(seed: int, table_name: str, block: int, draw: int) -> int:

@@ -137,10 +137,10 @@ class ShardedTables:
 
     @torch.no_grad()
     def reset_rows(self, rows: Mapping[int, torch.Tensor]) -> None:
-        """Let some rows begin anew, with the weights and the state of before their first update. Collective.
+        """Let some rows begin anew, with new weights and without optimizer state. Collective.
 
-        rows: ascending row numbers by the number of the table, the same on every rank. Ids may be in flight, but no
-        lookup.
+        The weights of a row are a function of the seed, the table and its number. rows: ascending row numbers by the
+        number of the table, the same on every rank. Ids may be in flight, but no lookup.
         """
         dist.barrier(self._ranks.table_group)
         for shard in self.list_shards():

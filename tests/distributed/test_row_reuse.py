@@ -1,5 +1,7 @@
 """Rows of tables that pass to another id: they begin anew at their window, under any plan, and runs resume."""
 
+import math
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,6 +23,7 @@ from dlrm.record import Outcome, RunDirectory
 from dlrm.train.batch import to_device
 from dlrm.train.row_reuse import make_row_reuse
 from sharding.comm.process_groups import Ranks
+from sharding.embedding.initial_weights import draw_rows
 from tests.distributed.reference import GlobalBatch, ReferenceModel, draw_batches
 from tests.distributed.training import TrainingSetting, are_close, assemble_tables, copy_shards, draw_initial_tables
 from tests.dlrm.data.test_dynamic_ids import WINDOW, make_config, write_log
@@ -63,6 +66,7 @@ def train(ranks: Ranks, setting: TrainingSetting, batches: list[GlobalBatch]) ->
 def test_reused_rows_begin_anew_with_their_optimizer_state(
     rank_pools: RankPools, world_size: int, plan: str, optimizer: str
 ) -> None:
+    bound = {name: 1 / math.sqrt(rows) for name, rows in SETTING.table_rows}
     initial_sum = SETTING.initial_accumulator if optimizer == "rowwise_adagrad" else 0.0
     setting = replace(SETTING, plan=plan, table_optimizer=optimizer, initial_accumulator=initial_sum)
     batches, initial = draw_batches(10, 256, [rows for _, rows in SETTING.table_rows]), draw_initial_tables(setting)
@@ -72,7 +76,9 @@ def test_reused_rows_begin_anew_with_their_optimizer_state(
         for table, rows in REUSED.get(index, {}).items():
             name = setting.table_rows[table][0]
             with torch.no_grad():
-                reference.tables[name][rows] = initial[name][rows].double()
+                numbers = torch.tensor(rows)
+                drawn = draw_rows(name, setting.seed, numbers, setting.model.embedding_dim, bound[name])
+                reference.tables[name][rows] = drawn.double()
                 reference.reset_sums(name, rows, initial_sum)
         losses.append(reference.step(batch, setting.dense_rate, setting.table_rate))
     by_rank = rank_pools.of(world_size).run(train, setting, batches)
@@ -85,12 +91,27 @@ def test_reused_rows_begin_anew_with_their_optimizer_state(
 def test_the_average_of_a_reused_row_begins_anew(rank_pools: RankPools) -> None:
     setting = replace(SETTING, averaging=AveragingConfig(half_life_fraction=1.0))
     batches = draw_batches(10, 256, [rows for _, rows in SETTING.table_rows])
-    initial = draw_initial_tables(setting)
     by_rank = rank_pools.of(2).run(train, setting, batches)
     averages = assemble_tables([shards for *_, shards in by_rank], setting)
     for table, rows in REUSED[7].items():
         name = setting.table_rows[table][0]
-        assert torch.equal(averages[name][rows], initial[name][rows])
+        bound = 1 / math.sqrt(setting.table_rows[table][1])
+        drawn = draw_rows(name, setting.seed, torch.tensor(rows), setting.model.embedding_dim, bound)
+        assert torch.equal(averages[name][rows], drawn)
+
+
+def test_new_weights_are_uniform_and_a_function_of_their_row() -> None:
+    rows = torch.arange(0, 40_000, 2)
+    drawn = draw_rows("a", 3, rows, 8, 0.5)
+    assert torch.equal(draw_rows("a", 3, rows[100:103], 8, 0.5), drawn[100:103])
+    assert not torch.equal(draw_rows("a", 4, rows[:9], 8, 0.5), drawn[:9])
+    assert not torch.equal(draw_rows("b", 3, rows[:9], 8, 0.5), drawn[:9])
+    # 160,000 numbers: standard errors of the mean and of the variance of U(-1/2, 1/2) are 0.0007 and 0.0002.
+    assert drawn.abs().max() <= 0.5
+    assert abs(drawn.mean().item()) < 0.003
+    assert drawn.var().item() == pytest.approx(1 / 12, abs=0.001)
+    neighbours = torch.stack([drawn[:-1].flatten(), drawn[1:].flatten()])
+    assert abs(torch.corrcoef(neighbours)[0, 1].item()) < 0.01
 
 
 def test_each_reuse_is_due_before_the_first_batch_of_its_window_after_any_resume() -> None:
@@ -164,3 +185,20 @@ def test_a_run_stopped_in_a_window_goes_on_with_other_ranks_as_if_it_had_not_bee
     vocabularies = [dlrm.load_model(run.model).encoders.vocabularies for run in runs]
     assert [v.compute_checksum() for v in vocabularies[0]] == [v.compute_checksum() for v in vocabularies[1]]
     assert open_packed(packed).reused[0].size > 0
+
+
+def test_a_run_without_the_resets_learns_something_else_from_the_first_one_on(
+    rank_pools: RankPools, packed: Path, tmp_path: Path
+) -> None:
+    """The same rows, in a directory that says that none of them change hands."""
+    shutil.copytree(packed, tmp_path / "rows")
+    first = min(int(reused[0, 0]) for reused in open_packed(packed).reused.values())
+    for feature in range(2):
+        (tmp_path / "rows" / "train" / f"reused-{feature}.bin").write_bytes(b"")
+    losses: list[list[float]] = []
+    for name, rows in (("with", packed), ("without", tmp_path / "rows")):
+        outcome: Outcome = rank_pools.of(1).run(run_attempt, tmp_path / name, 1, make_job(rows, 1), None)[0]
+        assert outcome.state == "succeeded", outcome.message
+        losses.append([step.loss for step in read_curve(tmp_path / name, 1).steps])
+    num_same = next(number for number, pair in enumerate(zip(*losses, strict=True)) if pair[0] != pair[1])
+    assert num_same == first * WINDOW // 300

@@ -20,7 +20,8 @@ MIN_IDLE_WINDOWS = 2
 """Windows in a row without a value before its row may be another's: this one and the one before. A batch is no longer
 than a window, so that none has both values."""
 _NO_ROW = -1
-_GROWTH_BEFORE_CLEANING = 1.5
+MAX_WAITING_PER_ROW = 4
+"""Largest number of values that wait for a row, as a multiple of the rows of a bounded table."""
 
 
 def make_keys(values: pl.Series) -> Keys:
@@ -78,7 +79,6 @@ class DynamicMap:
         """Number of table rows that any value has had, rows 0 and 1 included."""
         self._is_owned = np.zeros(self.num_rows, dtype=np.bool_)
         self._is_owned[self.entries.rows[has_row]] = True
-        self._num_after_cleaning = len(self.entries.keys)
 
     def advance(self, window: int, keys: Keys, counts: Ints, ranks: Ints) -> tuple[Ints, Ints]:
         """Take in the values of a window, and give rows to those that are due one.
@@ -117,13 +117,13 @@ class DynamicMap:
             self._is_owned[entries.rows[is_old & (entries.rows >= 0)]] = False
             if is_old.any():
                 self.entries = entries.select(~is_old)
-        elif len(entries.keys) > _GROWTH_BEFORE_CLEANING * max(self._num_after_cleaning, self._bound):
-            # Of those that wait, the ones seen last, as many as there are rows.
-            waiting = np.flatnonzero(entries.rows < 0)
-            is_kept = np.ones(len(entries.keys), dtype=np.bool_)
-            is_kept[waiting[np.argsort(-entries.last_windows[waiting], kind="stable")[self._bound :]]] = False
-            self.entries = entries.select(is_kept)
-            self._num_after_cleaning = len(self.entries.keys)
+        waiting = np.flatnonzero(self.entries.rows < 0)
+        if len(waiting) > MAX_WAITING_PER_ROW * self._bound:
+            # The ones seen last stay, half as many.
+            is_kept = np.ones(len(self.entries.keys), dtype=np.bool_)
+            order = np.argsort(-self.entries.last_windows[waiting], kind="stable")
+            is_kept[waiting[order[MAX_WAITING_PER_ROW * self._bound // 2 :]]] = False
+            self.entries = self.entries.select(is_kept)
 
     @property
     def _bound(self) -> int:

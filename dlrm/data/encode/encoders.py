@@ -148,7 +148,7 @@ class Encoders:
                     saved.append(_CountedRecord(file=file, num_ids=vocabulary.num_ids))
                 case DynamicVocabulary():
                     values = pl.DataFrame({name: getattr(vocabulary, of_map) for name, of_map in _DYNAMIC_COLUMNS})
-                    numbers = {name: getattr(vocabulary, name) for name in ("num_ids", "num_used", "base")}
+                    numbers = {name: getattr(vocabulary, name) for name in ("num_ids", "window_rows", "base")}
                     saved.append(_DynamicRecord(file=file, **numbers))
                 case _:
                     saved.append(vocabulary)
@@ -175,7 +175,7 @@ class Encoders:
                 vocabularies.append(CountedVocabulary(values["value"], values["count"].to_numpy()))
             else:
                 columns = {of_map: values[name].to_numpy() for name, of_map in _DYNAMIC_COLUMNS[1:]}
-                numbers = entry.model_dump(include={"num_ids", "num_used", "base"})
+                numbers = entry.model_dump(include={"num_ids", "window_rows", "base"})
                 vocabularies.append(DynamicVocabulary(values["value"], **columns, **numbers))
         return cls(saved.table_schema, saved.dense, vocabularies)
 
@@ -198,7 +198,7 @@ class _DynamicRecord(_Record):
     kind: Literal["dynamic"] = "dynamic"
     file: VocabularyFile
     num_ids: int
-    num_used: int
+    window_rows: int
     base: str | None
 
 

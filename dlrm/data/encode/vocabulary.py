@@ -92,8 +92,9 @@ class DynamicVocabulary:
     ages: NDArray[np.int64]
     """[n] numbers of windows since the last one with each value: 1 in the last window."""
     num_ids: int
-    num_used: int
-    """Number of rows that any value has had, rows 0 and 1 included; the others are as at the beginning."""
+    """Number of rows that any value has had, rows 0 and 1 included."""
+    window_rows: int
+    """Number of training rows of a window."""
     base: str | None = None
     """Checksum of the map that this one went on from; None if it began without one."""
     missing_id: ClassVar[int] = MISSING_ID

@@ -115,7 +115,6 @@ def _assign_column(
                 of_piece.tofile(file)
         for piece in _read_pieces(rows, index, is_evaluation=True):
             piece.encode(table_map.look_up(piece.keys)).tofile(file)
-    num_ids = table_map.num_rows if rule.max_rows is None else rule.max_rows
     values = _find_values(rows, index, table_map.entries.keys, base)
     entries = table_map.entries
     vocabulary = DynamicVocabulary(
@@ -123,8 +122,8 @@ def _assign_column(
         rows=entries.rows,
         counts=entries.counts,
         ages=window + 1 - entries.last_windows,
-        num_ids=num_ids,
-        num_used=table_map.num_rows,
+        num_ids=table_map.num_rows,
+        window_rows=window_rows,
         base=None if base is None else base.compute_checksum(),
     )
     taken = np.concatenate([np.empty((0, 2), dtype=np.int64), *reused])
@@ -197,7 +196,7 @@ def _restore(rule: DynamicIdsConfig, window_rows: int, base: DynamicVocabulary) 
     keys = make_keys(base.values)
     order = np.argsort(keys)
     entries = Entries(keys[order], base.counts[order], -base.ages[order], base.rows[order])
-    return DynamicMap(rule, window_rows, entries, base.num_used)
+    return DynamicMap(rule, window_rows, entries, base.num_ids)
 
 
 def _find_values(rows: StagedRows, index: int, keys: Keys, base: DynamicVocabulary | None) -> pl.Series:

@@ -194,6 +194,8 @@ def check_base(config: DataConfig, base: Encoders) -> None:
                 fits = isinstance(vocabulary, CountedVocabulary)
             case DynamicIdsConfig():
                 fits = isinstance(vocabulary, DynamicVocabulary)
+                if isinstance(vocabulary, DynamicVocabulary):
+                    _check_dynamic_base(config, kind, vocabulary, column.feature)
             case Hashing():
                 expected = HashedVocabulary.for_column(index, vocabulary.num_ids)
                 fits = vocabulary == expected and kind.hash_size == vocabulary.num_ids
@@ -206,6 +208,16 @@ def check_base(config: DataConfig, base: Encoders) -> None:
                 field="data.vocabulary",
                 valid=f"the same kind of vocabulary for {column.feature} as in the base",
             )
+
+
+def _check_dynamic_base(config: DataConfig, rule: DynamicIdsConfig, base: DynamicVocabulary, feature: str) -> None:
+    """Raise DataError if the map of a column cannot go on from the map of the base."""
+    if config.window_rows != base.window_rows:
+        message = f"{feature} has windows of {base.window_rows:,} rows in the base"
+        raise DataError(message, field="data.window_rows", valid=str(base.window_rows))
+    if rule.max_rows is not None and rule.max_rows < base.num_ids:
+        message = f"{feature} has {base.num_ids:,} table rows in the base, more than max_rows {rule.max_rows:,}"
+        raise DataError(message, field="data.vocabulary.dynamic.max_rows", valid=f"at least {base.num_ids}")
 
 
 def check_extends(encoders: Encoders, base: Encoders, directory: Path, valid: str) -> None:

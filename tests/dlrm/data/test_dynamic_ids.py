@@ -10,8 +10,9 @@ import polars as pl
 import pytest
 
 from dlrm.config import ConfigError, DataConfig, DynamicIdsConfig, parse_job
-from dlrm.data.encode.dynamic import DynamicMap, make_keys
+from dlrm.data.encode.dynamic import DynamicMap, Entries, make_keys
 from dlrm.data.encode.vocabulary import DynamicVocabulary
+from dlrm.data.errors import DataError
 from dlrm.data.order import SampleOrder
 from dlrm.data.packed.open import open_packed
 from dlrm.data.prepare.prepare import prepare
@@ -38,6 +39,12 @@ class PlainMap:
             if value in self.rows:
                 self.free.append(self.rows.pop(value))
             del self.counts[value], self.last[value]
+        waiting = [value for value in self.last if value not in self.rows]
+        num_places = (self.rule.max_rows or 10**9) - 2
+        if len(waiting) > 4 * num_places:
+            waiting.sort(key=lambda value: (-self.last[value], value % 2**64))
+            for value in waiting[2 * num_places :]:
+                del self.counts[value], self.last[value]
         new = list(dict.fromkeys(values))
         self.counts.update(values)
         self.last.update(dict.fromkeys(values, window))
@@ -68,6 +75,7 @@ RULES = [
     DynamicIdsConfig(admit_after=1, max_rows=40, evict="lfu"),
     DynamicIdsConfig(admit_after=2, ttl_rows=3 * WINDOW),
     DynamicIdsConfig(admit_after=2, ttl_rows=2 * WINDOW - 5, max_rows=60),
+    DynamicIdsConfig(admit_after=6, max_rows=16),
 ]
 
 
@@ -77,19 +85,23 @@ def drift(num_windows: int, seed: int, size: int = 90) -> list[list[int]]:
     return [(rng.zipf(1.3, size) % 50 + 7 * window - 100).tolist() for window in range(num_windows)]
 
 
-@pytest.mark.parametrize("rule", RULES, ids=["lru", "lfu", "ttl", "ttl and bound"])
+@pytest.mark.parametrize("rule", RULES, ids=["lru", "lfu", "ttl", "ttl and bound", "many wait"])
 @pytest.mark.parametrize("seed", range(3))
-def test_values_get_and_lose_rows_by_the_rules(rule: DynamicIdsConfig, seed: int) -> None:
+def test_values_get_and_lose_rows_by_the_rules_also_in_a_log_of_two_parts(rule: DynamicIdsConfig, seed: int) -> None:
     plain, found = PlainMap(rule), DynamicMap(rule, WINDOW)
     num_reused = 0
     for window, values in enumerate(drift(30, seed)):
         expected, expected_reused = plain.advance(window, values)
+        if window == 17:
+            before = found.entries
+            entries = Entries(before.keys, before.counts, before.last_windows - 17, before.rows)
+            found = DynamicMap(rule, WINDOW, entries, found.num_rows)
         counts, first = Counter(values), {value: values.index(value) for value in values}
         numbers = pl.Series(list(counts))
         keys = make_keys(numbers)
         order = np.argsort(keys)
         rows, reused = found.advance(
-            window,
+            window if window < 17 else window - 17,
             keys[order],
             np.array([counts[value] for value in numbers])[order],
             np.array([first[value] for value in numbers])[order],
@@ -99,7 +111,7 @@ def test_values_get_and_lose_rows_by_the_rules(rule: DynamicIdsConfig, seed: int
         num_reused += len(reused)
         # Nothing that the window before still has is another's.
         assert len(set(plain.rows.values())) == len(plain.rows)
-    assert num_reused > 20
+    assert num_reused > 5
     assert found.num_rows <= (rule.max_rows or 10**9)
 
 
@@ -194,6 +206,27 @@ def test_a_log_that_goes_on_from_another_one_has_the_rows_of_both_in_one(tmp_pat
         assert isinstance(vocabularies[0], DynamicVocabulary)
 
 
+@pytest.mark.parametrize(
+    ("rule", "more", "said"),
+    [
+        ({"max_rows": 20}, {}, "more than max_rows 20, data.vocabulary.dynamic.max_rows"),
+        ({"max_rows": 90}, {"window_rows": 2 * WINDOW}, "a has windows of 1,024 rows in the base"),
+    ],
+)
+def test_a_map_goes_on_from_no_base_of_another_kind(
+    tmp_path: Path, rule: dict[str, Any], more: dict[str, Any], said: str
+) -> None:
+    write_log(tmp_path / "log.csv", 3000)
+    file = DataFile.from_path(tmp_path / "log.csv")
+    base = make_config(tmp_path / "log.csv", {"max_rows": 90})
+    prepare(base, [file], [], tmp_path / "base", num_threads=1, on_event=lambda *_: None)
+    encoders = open_packed(tmp_path / "base").encoders
+    config = make_config(tmp_path / "log.csv", rule, **more)
+    with pytest.raises(DataError) as caught:
+        prepare(config, [file], [], tmp_path / "out", num_threads=1, on_event=lambda *_: None, base=encoders)
+    assert said in f"{caught.value.message}, {caught.value.field}"
+
+
 @pytest.mark.parametrize("num_rows", [10_000, 4096, 700])
 def test_rows_in_order_of_time_come_window_by_window_and_shuffled_within(num_rows: int) -> None:
     order = SampleOrder(num_rows, seed=3, row_bytes=100, window_rows=2048)
@@ -212,6 +245,7 @@ def test_rows_in_order_of_time_come_window_by_window_and_shuffled_within(num_row
         ({"split": "hash"}, {}, "data.split: rows by hash are of all times"),
         ({"vocabulary": {"dynamic": {}}}, {}, "data.vocabulary.dynamic.max_rows: no value would ever lose its row"),
         ({}, {"batch": {"global_size": 2048}}, "batch.global_size: 2,048 is more than the 1,024 rows of a window"),
+        ({}, {"run": {"epochs": 0.5}}, "run.epochs: is for shuffled rows"),
         ({}, {"run": {"epochs": 2}}, "run.epochs: is for shuffled rows, and data.order is time (valid: 1.0)"),
         (
             {},
