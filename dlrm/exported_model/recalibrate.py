@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlrm.exported_model.layout import Recalibration
+from dlrm.metrics.true_rates import get_log_share
 from dlrm.yardsticks.rows import ScoredRows
 
 MAX_NEWTON_STEPS, MAX_HALVINGS = 100, 30
@@ -15,10 +16,13 @@ TOLERANCE = 1e-12
 Vector = NDArray[np.float64]
 
 
-def fit_recalibration(kind: Literal["isotonic", "platt"], rows: ScoredRows) -> Recalibration:
-    """Fit the map to rows at true rates that the model was not trained on.
+def fit_recalibration(
+    kind: Literal["isotonic", "platt"], rows: ScoredRows, negative_sampling: float | None
+) -> Recalibration:
+    """Fit the map of corrected logits to rows, as sampled, that the model was not trained on.
 
-    Raises ValueError if they have one label only, apart from rows of weight 0, or a logit is not finite.
+    negative_sampling: share of the negatives that the rows hold; None for all of them. Raises ValueError if they have
+    one label only, apart from rows of weight 0, or a logit is not finite.
     """
     weights = np.ones(len(rows.labels)) if rows.weights is None else rows.weights.astype(np.float64)
     is_counted = weights > 0
@@ -31,14 +35,20 @@ def fit_recalibration(kind: Literal["isotonic", "platt"], rows: ScoredRows) -> R
     # Counted in positives, so that the scale of the weights does not matter.
     weights = weights / weights[is_positive].mean()
     num_positives, num_negatives = float(weights[is_positive].sum()), float(weights[~is_positive].sum())
-    # Platt's probabilities of a row of each label, after one more row of each: no finite sample shows 0 or 1.
+    # Platt's probabilities of a sampled row of each label, after one more row of each: no finite sample shows 0 or 1.
     low, high = 1 / (num_negatives + 2), (num_positives + 1) / (num_positives + 2)
+    shift = get_log_share(negative_sampling)
     if kind == "platt":
-        slope, offset = _fit_line(logits, np.where(is_positive, high, low), weights / weights.sum())
+        # Each row is that share of a positive, and for the rest a negative, which counts 1 / w times.
+        targets = np.where(is_positive, high, low)
+        positives, negatives = weights * targets, weights * (1 - targets) * np.exp(-shift)
+        totals = positives + negatives
+        slope, offset = _fit_line(logits + shift, positives / totals, totals / totals.sum())
         return Recalibration(kind=kind, slope=slope, offset=offset)
     before, rates = _fit_steps(logits, is_positive, weights)
     bounded = np.clip(rates, low, high)
-    return Recalibration(kind=kind, before=before.tolist(), after=np.log(bounded / (1 - bounded)).tolist())
+    after = np.log(bounded / (1 - bounded)) + shift
+    return Recalibration(kind=kind, before=(before + shift).tolist(), after=after.tolist())
 
 
 def _fit_line(logits: Vector, targets: Vector, weights: Vector) -> tuple[float, float]:
