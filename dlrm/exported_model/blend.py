@@ -107,8 +107,10 @@ def fit_blend(model: PlainModel, dataset: Dataset, job: JobConfig) -> Blend | No
     first_order = _make_first_order(kept, dataset, job, share) if share > 0.0 else None
     num_rows = held_out.validation.num_rows
     blended = _mix(by_model, by_logistic, share)
-    true_losses = [_compute_loss(rows.correct(job.data.negative_sampling)) for rows in (blended, by_model, by_logistic)]
-    return Blend(share, num_rows, *true_losses, first_order, kept.num_rows, blended)
+    own, model_loss, logistic_loss = (
+        _compute_loss(rows.correct(job.data.negative_sampling)) for rows in (blended, by_model, by_logistic)
+    )
+    return Blend(share, num_rows, own, model_loss, logistic_loss, first_order, kept.num_rows, blended)
 
 
 def score_source(model: PlainModel, rows: RowSource) -> ScoredRows:

@@ -133,7 +133,7 @@ def test_negatives_that_were_left_out_do_not_move_the_share_and_change_the_log_l
     share = 0.01
     dataset, job = draw_data(ALL, 3), make_job({})
     sampled = job.model_copy(update={"data": job.data.model_copy(update={"negative_sampling": share})})
-    model = draw_model(job.model, dataset, scale=8)
+    model = draw_model(job.model, dataset, scale=0.3)
     plain, blend = (fit_blend(model, dataset, document) for document in (job, sampled))
     assert plain is not None
     assert blend is not None
