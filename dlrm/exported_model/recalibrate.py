@@ -9,6 +9,8 @@ from dlrm.exported_model.layout import Recalibration
 from dlrm.metrics.true_rates import get_log_share
 from dlrm.yardsticks.rows import ScoredRows
 
+MIN_ROWS = 100
+"""Validation rows of each label that a map is fitted to at least: with fewer, it often makes the log-loss worse."""
 MAX_NEWTON_STEPS, MAX_HALVINGS = 100, 30
 TOLERANCE = 1e-12
 """Fall of the mean log-loss below which the search for the linear map ends."""
@@ -22,14 +24,16 @@ def fit_recalibration(
     """Fit the map of corrected logits to rows, as sampled, that the model was not trained on.
 
     negative_sampling: share of the negatives that the rows hold; None for all of them. Raises ValueError if they have
-    one label only, apart from rows of weight 0, or a logit is not finite.
+    fewer than MIN_ROWS of a label, apart from rows of weight 0, if a logit is not finite, or if the line does not rise.
     """
     weights = np.ones(len(rows.labels)) if rows.weights is None else rows.weights.astype(np.float64)
     is_counted = weights > 0
     weights, logits = weights[is_counted], rows.logits[is_counted].astype(np.float64)
     is_positive = rows.labels[is_counted] == 1
-    if is_positive.all() or not is_positive.any():
-        raise ValueError(f"the {len(weights):,} validation rows with a weight have one label only")
+    num_rarer = int(min(is_positive.sum(), (~is_positive).sum()))
+    if num_rarer < MIN_ROWS:
+        counts = f"{num_rarer} of the {len(weights):,} validation rows with a weight have the rarer label"
+        raise ValueError(f"{counts} (valid: at least {MIN_ROWS})")
     if not np.isfinite(logits).all():
         raise ValueError("the model overflows on validation rows")
     # Counted in positives, so that the scale of the weights does not matter.
@@ -44,6 +48,8 @@ def fit_recalibration(
         positives, negatives = weights * targets, weights * (1 - targets) * np.exp(-shift)
         totals = positives + negatives
         slope, offset = _fit_line(logits + shift, positives / totals, totals / totals.sum())
+        if slope <= 0:
+            raise ValueError(f"the slope of the best line is {slope:.4f}, which turns the order round (valid: above 0)")
         return Recalibration(kind=kind, slope=slope, offset=offset)
     before, rates = _fit_steps(logits, is_positive, weights)
     bounded = np.clip(rates, low, high)

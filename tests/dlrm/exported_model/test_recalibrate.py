@@ -103,10 +103,22 @@ def test_a_model_that_overflows_stays_undefined_after_the_map() -> None:
     assert np.isnan(apply("isotonic", draw_rows("equal"), np.array([np.nan, 0.0]))).tolist() == [True, False]
 
 
-@pytest.mark.parametrize(("change", "message"), [("label", "have one label only"), ("logit", "overflows")])
-def test_rows_that_show_nothing_are_refused(change: str, message: str) -> None:
+@pytest.mark.parametrize(("change", "message"), [("label", "^99 of the .* the rarer label"), ("logit", "overflows")])
+def test_rows_that_show_too_little_are_refused(change: str, message: str) -> None:
     rows = draw_rows("equal")
-    labels = np.zeros_like(rows.labels) if change == "label" else rows.labels
+    labels = (np.arange(len(rows.labels)) < 99).astype(np.float32) if change == "label" else rows.labels
     logits = np.full_like(rows.logits, np.nan) if change == "logit" else rows.logits
     with pytest.raises(ValueError, match=message):
         fit_recalibration("isotonic", ScoredRows(labels, logits, None), None)
+
+
+def test_a_hundred_rows_of_the_rarer_label_are_enough() -> None:
+    rows = draw_rows("equal")
+    labels = (np.arange(len(rows.labels)) < 100).astype(np.float32)
+    assert fit_recalibration("isotonic", ScoredRows(labels, rows.logits, None), None).after
+
+
+def test_a_line_that_turns_the_order_round_is_refused() -> None:
+    rows = draw_rows("equal")
+    with pytest.raises(ValueError, match=r"slope of the best line is -1\.[0-9]+"):
+        fit_recalibration("platt", ScoredRows(rows.labels, -rows.logits, None), None)
