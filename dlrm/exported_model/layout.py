@@ -59,7 +59,7 @@ class Compression(Record):
     is_retrained: bool = False
     """Whether the model was trained on after that, with these elements at zero."""
     is_measured_on_data: bool = False
-    """Whether its metrics are of files that were given, in place of the rows that its run held out."""
+    """Whether its metrics are of files given to the compression; otherwise of the rows that its run held out."""
 
 
 class Recalibration(Record):
