@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from cli.commands.attempt import run_to_success
-from cli.commands.options import Format, LineOfJson
+from cli.commands.options import Format, LineOfJson, NegativeSampling
 from cli.commands.scoring import find_trained_model, require_scorer, run_scorer
 from cli.local.console import say
 from cli.local.errors import BadInputError
@@ -66,6 +66,7 @@ def compress(
             show_default="the rows that the run held out",
         ),
     ] = None,
+    negative_sampling: NegativeSampling = None,
     rows: Annotated[int | None, typer.Option(min=1, help="Rows to measure on.", show_default="all")] = None,
     export_dense: Annotated[
         Path | None,
@@ -120,7 +121,13 @@ def compress(
         raise BadInputError(f"{message} (valid: a run, such as runs/demo; not its model/, nor a model in a bucket)")
     require_scorer()
     options = ["--dense", dense, "--prune", str(prune), *(f"--tables={name}" for name in formats)]
-    given = {"--output": output, "--export-dense": export_dense, "--format": file_format, "--rows": rows}
+    given = {
+        "--output": output,
+        "--export-dense": export_dense,
+        "--format": file_format,
+        "--negative-sampling": negative_sampling,
+        "--rows": rows,
+    }
     options += [f"{name}={value}" for name, value in given.items() if value is not None]
     if retrain_fraction is not None:
         started = create_retraining(Path(model), prune, retrain_fraction)

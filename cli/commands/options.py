@@ -76,6 +76,14 @@ JobIds = Annotated[
 Document = Annotated[
     Path, typer.Argument(metavar="DOCUMENT", help="The job document, .toml or .json.", show_default=False)
 ]
+NegativeSampling = Annotated[
+    float | None,
+    typer.Option(
+        metavar="W",
+        help="Share of the negatives that DATA holds, drawn at random; 1: all of them.",
+        show_default="data.negative_sampling of the model",
+    ),
+]
 SetOption = Annotated[
     list[str] | None,
     typer.Option(

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.commands.options import EndAsJson, Format, LineOfJson, Threads
+from cli.commands.options import EndAsJson, Format, LineOfJson, NegativeSampling, Threads
 from cli.local.child_program import LAST_LINES, ProgramStopped, ReaderGone, run_program
 from cli.local.console import format_duration, print_warnings, say
 from cli.local.errors import BadInputError, CommandError
@@ -145,14 +145,7 @@ def evaluate(
         ),
     ] = None,
     file_format: Format = None,
-    negative_sampling: Annotated[
-        float | None,
-        typer.Option(
-            metavar="W",
-            help="Share of the negatives that DATA holds, drawn at random; 1: all of them.",
-            show_default="data.negative_sampling of the model",
-        ),
-    ] = None,
+    negative_sampling: NegativeSampling = None,
     as_json: LineOfJson = False,
 ) -> None:
     """Measure the quality of a trained model: AUC, log-loss, normalized entropy, calibration.

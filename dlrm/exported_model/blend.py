@@ -35,7 +35,7 @@ class Blend:
     num_rows: int
     """Number of validation rows."""
     log_loss: float
-    """Log-loss of the blend on the validation rows."""
+    """Log-loss of the blend on the validation rows, as all of these at true rates."""
     model_log_loss: float
     logistic_log_loss: float
     """Log-loss of logistic regression on the validation rows, fitted on the others."""
@@ -44,7 +44,7 @@ class Blend:
     num_train_rows: int
     """Number of rows that logistic regression was fitted on last: up to MAX_ROWS that fit the memory."""
     validation: ScoredRows
-    """Validation rows at true rates, scored by the blend with logistic regression fitted on the others."""
+    """Validation rows as sampled, scored by the blend with logistic regression fitted on the others."""
 
     def describe(self) -> str:
         """Describe what the model is blended with, and why, in one sentence."""
@@ -97,17 +97,20 @@ def fit_blend(model: PlainModel, dataset: Dataset, job: JobConfig) -> Blend | No
         is_mean=job.model.pooling == "mean",
     )
     logistic = fit(held_out.train)
-    share_of_negatives = job.data.negative_sampling
-    by_logistic = _score_all(held_out.validation, logistic.predict).correct(share_of_negatives)
-    by_model = score_source(model, held_out.validation).correct(share_of_negatives)
-    losses = {share: _compute_blended_loss(by_model, by_logistic, share) for share in SHARES}
+    by_logistic = _score_all(held_out.validation, logistic.predict)
+    by_model = score_source(model, held_out.validation)
+    # Of the rows as sampled: at true rates the few positives would weigh next to nothing against the prior.
+    losses = {share: _compute_loss(_mix(by_model, by_logistic, share)) for share in SHARES}
     share = _choose_share(losses, _count_effective_rows(by_model))
     # The validation rows have chosen the weights: what is fitted with so few parameters may learn from them too.
     kept = fit(dataset.train) if share > 0.0 else logistic
     first_order = _make_first_order(kept, dataset, job, share) if share > 0.0 else None
     num_rows = held_out.validation.num_rows
-    blended = replace(by_model, logits=_mix(by_model, by_logistic, share))
-    return Blend(share, num_rows, losses[share], losses[0.0], losses[1.0], first_order, kept.num_rows, blended)
+    blended = _mix(by_model, by_logistic, share)
+    own, model_loss, logistic_loss = (
+        _compute_loss(rows.correct(job.data.negative_sampling)) for rows in (blended, by_model, by_logistic)
+    )
+    return Blend(share, num_rows, own, model_loss, logistic_loss, first_order, kept.num_rows, blended)
 
 
 def score_source(model: PlainModel, rows: RowSource) -> ScoredRows:
@@ -119,12 +122,12 @@ def _score_all(rows: RowSource, predict: Callable[[Rows], NDArray[np.float64]]) 
     return score_rows(rows, np.arange(rows.num_rows), predict)
 
 
-def _mix(by_model: ScoredRows, by_logistic: ScoredRows, share: float) -> NDArray[np.floating]:
-    return (1.0 - share) * by_model.logits + share * by_logistic.logits
+def _mix(by_model: ScoredRows, by_logistic: ScoredRows, share: float) -> ScoredRows:
+    return replace(by_model, logits=(1.0 - share) * by_model.logits + share * by_logistic.logits)
 
 
-def _compute_blended_loss(by_model: ScoredRows, by_logistic: ScoredRows, share: float) -> float:
-    return log_loss(by_model.labels, _mix(by_model, by_logistic, share), by_model.weights)
+def _compute_loss(rows: ScoredRows) -> float:
+    return log_loss(rows.labels, rows.logits, rows.weights)
 
 
 def _choose_share(losses: Mapping[float, float], num_rows: float) -> float:

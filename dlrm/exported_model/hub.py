@@ -58,7 +58,10 @@ def _render_metadata(config: SavedConfig, metrics: Mapping[str, float | None]) -
         if metrics.get(name) is not None
     ]
     if measured:
-        rows = {"type": "click-log", "name": f"held-out rows ({describe_held_out(config)})"}
+        name = f"held-out rows ({describe_held_out(config)})"
+        if config.compression is not None and config.compression.is_measured_on_data:
+            name = "rows of files given to dlrm compress"
+        rows = {"type": "click-log", "name": name}
         result = {"task": {"type": _TASK}, "dataset": rows, "metrics": measured}
         fields["model-index"] = [{"name": config.training["name"], "results": [result]}]
     return "\n".join(["---", *(f"{name}: {json.dumps(value)}" for name, value in fields.items()), "---", ""])

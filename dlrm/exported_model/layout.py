@@ -58,6 +58,8 @@ class Compression(Record):
     """Share of the elements of these matrices that were set to zero, smallest magnitudes first."""
     is_retrained: bool = False
     """Whether the model was trained on after that, with these elements at zero."""
+    is_measured_on_data: bool = False
+    """Whether its metrics are of files given to the compression; otherwise of the rows that its run held out."""
 
 
 class Recalibration(Record):

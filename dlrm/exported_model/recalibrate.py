@@ -6,8 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlrm.exported_model.layout import Recalibration
+from dlrm.metrics.true_rates import get_log_share
 from dlrm.yardsticks.rows import ScoredRows
 
+MIN_ROWS = 100
+"""Validation rows of each label that a map is fitted to at least: with fewer, it often makes the log-loss worse."""
 MAX_NEWTON_STEPS, MAX_HALVINGS = 100, 30
 TOLERANCE = 1e-12
 """Fall of the mean log-loss below which the search for the linear map ends."""
@@ -15,30 +18,43 @@ TOLERANCE = 1e-12
 Vector = NDArray[np.float64]
 
 
-def fit_recalibration(kind: Literal["isotonic", "platt"], rows: ScoredRows) -> Recalibration:
-    """Fit the map to rows at true rates that the model was not trained on.
+def fit_recalibration(
+    kind: Literal["isotonic", "platt"], rows: ScoredRows, negative_sampling: float | None
+) -> Recalibration:
+    """Fit the map of corrected logits to rows, as sampled, that the model was not trained on.
 
-    Raises ValueError if they have one label only, apart from rows of weight 0, or a logit is not finite.
+    negative_sampling: share of the negatives that the rows hold; None for all of them. Raises ValueError if they have
+    fewer than MIN_ROWS of a label, apart from rows of weight 0, if a logit is not finite, or if the line does not rise.
     """
     weights = np.ones(len(rows.labels)) if rows.weights is None else rows.weights.astype(np.float64)
     is_counted = weights > 0
     weights, logits = weights[is_counted], rows.logits[is_counted].astype(np.float64)
     is_positive = rows.labels[is_counted] == 1
-    if is_positive.all() or not is_positive.any():
-        raise ValueError(f"the {len(weights):,} validation rows with a weight have one label only")
+    num_rarer = int(min(is_positive.sum(), (~is_positive).sum()))
+    if num_rarer < MIN_ROWS:
+        counts = f"{num_rarer} of the {len(weights):,} validation rows with a weight have the rarer label"
+        raise ValueError(f"{counts} (valid: at least {MIN_ROWS})")
     if not np.isfinite(logits).all():
         raise ValueError("the model overflows on validation rows")
     # Counted in positives, so that the scale of the weights does not matter.
     weights = weights / weights[is_positive].mean()
     num_positives, num_negatives = float(weights[is_positive].sum()), float(weights[~is_positive].sum())
-    # Platt's probabilities of a row of each label, after one more row of each: no finite sample shows 0 or 1.
+    # Platt's probabilities of a sampled row of each label, after one more row of each: no finite sample shows 0 or 1.
     low, high = 1 / (num_negatives + 2), (num_positives + 1) / (num_positives + 2)
+    shift = get_log_share(negative_sampling)
     if kind == "platt":
-        slope, offset = _fit_line(logits, np.where(is_positive, high, low), weights / weights.sum())
+        # Each row is that share of a positive, and for the rest a negative, which counts 1 / w times.
+        targets = np.where(is_positive, high, low)
+        positives, negatives = weights * targets, weights * (1 - targets) * np.exp(-shift)
+        totals = positives + negatives
+        slope, offset = _fit_line(logits + shift, positives / totals, totals / totals.sum())
+        if slope <= 0:
+            raise ValueError(f"the slope of the best line is {slope:.4f}, which turns the order round (valid: above 0)")
         return Recalibration(kind=kind, slope=slope, offset=offset)
     before, rates = _fit_steps(logits, is_positive, weights)
     bounded = np.clip(rates, low, high)
-    return Recalibration(kind=kind, before=before.tolist(), after=np.log(bounded / (1 - bounded)).tolist())
+    after = np.log(bounded / (1 - bounded)) + shift
+    return Recalibration(kind=kind, before=(before + shift).tolist(), after=after.tolist())
 
 
 def _fit_line(logits: Vector, targets: Vector, weights: Vector) -> tuple[float, float]:

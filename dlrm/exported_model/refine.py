@@ -75,7 +75,7 @@ def try_recalibrate(
         tell(f"{UNCALIBRATED_MODEL}: there are no validation rows to fit on")
         return None
     try:
-        found = fit_recalibration(kind, rows)
+        found = fit_recalibration(kind, rows, job.data.negative_sampling)
     except ValueError as error:
         tell(f"{UNCALIBRATED_MODEL}: {error}")
         return None
@@ -89,7 +89,7 @@ def try_recalibrate(
 def _score_validation(model: PlainModel, dataset: Dataset, job: JobConfig) -> ScoredRows | None:
     run = job.run
     source = hold_out_validation(dataset, run.validation_fraction, job.data.split, run.seed).validation
-    return None if source is None else score_source(model, source).correct(job.data.negative_sampling)
+    return None if source is None else score_source(model, source)
 
 
 def _measure(

@@ -37,7 +37,7 @@ from dlrm.exported_model.layout import Compression
 from dlrm.exported_model.load import ModelError, load_saved_model
 from dlrm.exported_model.model import SavedModel
 from dlrm.exported_model.score import CHUNK_ROWS, score, use_one_torch_thread
-from dlrm.programs.evaluate import make_pieces, measure
+from dlrm.programs.evaluate import find_negative_sampling, make_pieces, measure
 from dlrm.programs.json_lines import fail
 from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED
 from hostinfo.fast_exit import skip_last_collection
@@ -56,6 +56,9 @@ def main() -> int:
     parser.add_argument("data", nargs="*", help="files or patterns, or a packed directory")
     parser.add_argument("--format", choices=RAW_FORMATS, help="format of DATA; default: detected")
     parser.add_argument("--rows", type=int, help="rows to measure on; default: all")
+    parser.add_argument(
+        "--negative-sampling", type=float, help="share of the negatives in DATA; default: as in training"
+    )
     parser.add_argument("--tables", choices=("fp32", "int8", "int4"), action="append", required=True)
     parser.add_argument("--dense", choices=("fp32", "int8"), required=True)
     parser.add_argument("--prune", type=float, required=True, help="share of the dense matrices to set to zero")
@@ -72,12 +75,14 @@ def main() -> int:
 
 
 def _compress(arguments: argparse.Namespace) -> dict[str, Any]:
+    negative_sampling = find_negative_sampling(arguments)
     model = load_saved_model(arguments.model)
     if model.config.compression is not None:
         raise DataError("is compressed already", arguments.model, valid="the model that it was made from")
     sources = [model] if arguments.retrained is None else [model, load_saved_model(arguments.retrained)]
+    settings = {"dense": arguments.dense, "prune": arguments.prune, "is_measured_on_data": bool(arguments.data)}
     forms = [
-        (source, Compression(tables=tables, dense=arguments.dense, prune=arguments.prune, is_retrained=number > 0))
+        (source, Compression(tables=tables, is_retrained=number > 0, **settings))
         for number, source in enumerate(sources)
         for tables in dict.fromkeys(arguments.tables)
     ]
@@ -92,7 +97,7 @@ def _compress(arguments: argparse.Namespace) -> dict[str, Any]:
     weights = [model.module.state_dict(), *stored]
     measured: dict[str, dict[str, Any]] = {}
     for name, tensors, form in zip(names, weights, [model, *compressed], strict=True):
-        metrics = measure(form, arguments.data, arguments.format, arguments.rows)
+        metrics = measure(form, arguments.data, arguments.format, arguments.rows, negative_sampling)
         num_bytes = sum(tensor.nbytes for tensor in tensors.values())
         speed = _time_scoring(form, sample)
         share = compute_zero_share(form.module)

@@ -50,7 +50,7 @@ def main() -> int:
             model = load_saved_model(arguments.model)
         else:
             model = open_run_checkpoint(RunDirectory(arguments.model), arguments.checkpoint, tell).load_model()
-        metrics = measure(model, arguments.data, arguments.format, negative_sampling=_find_negative_sampling(arguments))
+        metrics = measure(model, arguments.data, arguments.format, negative_sampling=find_negative_sampling(arguments))
     except (DataError, ModelError, OSError) as error:
         return fail(error)
     print(json.dumps(metrics))  # noqa: T201
@@ -83,7 +83,7 @@ def measure(
     return {**metrics, "constant_log_loss": constant}
 
 
-def _find_negative_sampling(arguments: argparse.Namespace) -> float | None:
+def find_negative_sampling(arguments: argparse.Namespace) -> float | None:
     """Return the share that --negative-sampling names, None without it. Raises DataError."""
     share: float | None = arguments.negative_sampling
     if share is None:

@@ -27,7 +27,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 def test_each_format_is_a_line_of_the_table_measured_on_the_rows_that_are_given(made: Made, tmp_path: Path) -> None:
     rows = write_csv(tmp_path / "rows.csv", csv_rows(250, seed=1))
     tables = ["--tables", "int8", "--tables", "int4"]
-    ended = run("compress", made.path, *tables, "--data", rows, "--rows", "200", "--json")
+    ended = run("compress", made.path, *tables, "--data", rows, "--negative-sampling", "0.5", "--rows", "200", "--json")
     assert ended.returncode == 0, ended.stderr
     models = json.loads(ended.stdout)["models"]
     assert list(models) == ["original", "int8 tables", "int4 tables"]

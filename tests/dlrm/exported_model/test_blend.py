@@ -129,6 +129,22 @@ def test_the_share_is_the_likeliest_one_on_validation_rows_and_the_logit_the_wei
     np.testing.assert_allclose(score_source(model, evaluation).logits, expected, atol=1e-5)
 
 
+def test_negatives_that_were_left_out_do_not_move_the_share_and_change_the_log_losses_alone() -> None:
+    share = 0.01
+    dataset, job = draw_data(ALL, 3), make_job({})
+    sampled = job.model_copy(update={"data": job.data.model_copy(update={"negative_sampling": share})})
+    model = draw_model(job.model, dataset, scale=0.3)
+    plain, blend = (fit_blend(model, dataset, document) for document in (job, sampled))
+    assert plain is not None
+    assert blend is not None
+    assert blend.share == plain.share != 0.5
+    rows = blend.validation
+    np.testing.assert_array_equal(rows.logits, plain.validation.logits)
+    weights = np.where(rows.labels == 1, 1.0, 1 / share)
+    expected = compute_log_loss(rows.labels, rows.logits.astype(np.float64) + np.log(share), weights)
+    assert blend.log_loss == pytest.approx(expected, rel=1e-6)
+
+
 def test_a_model_of_noise_gives_way_to_logistic_regression() -> None:
     dataset, job = draw_data(ALL, 3), make_job({})
     model = draw_model(job.model, dataset, scale=30)

@@ -5,13 +5,16 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+import yaml
 from safetensors.torch import load_file
 
 import dlrm
 from dlrm.config import resolve
 from dlrm.data.errors import DataError
+from dlrm.exported_model.hub import write_hub_directory
 from dlrm.exported_model.layout import Compression
 from dlrm.exported_model.load import ModelError
 from dlrm.exported_model.model import SavedModel
@@ -20,7 +23,7 @@ from dlrm.model.quantized import decode_matrix, dequantize_table
 from dlrm.programs.compress import main
 from dlrm.record import RunDirectory, TrainedModel
 from dlrm.train.warm_start.source import find_source
-from tests.dlrm.exported_model.conftest import Made
+from tests.dlrm.exported_model.conftest import Made, csv_rows, write_csv
 from tests.dlrm.exported_model.full_disk import files_of_at_most
 from tests.dlrm.exported_model.model_factory import job_of, signed
 
@@ -97,6 +100,29 @@ def test_what_was_done_is_in_the_card_the_settings_and_the_metrics(
     assert len({path.stat().st_mode for path in (tmp_path / "small").rglob("*") if path.is_file()}) == 1
 
 
+def test_the_sampling_of_given_rows_can_be_told_and_the_hub_does_not_call_them_held_out(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, small = write_csv(tmp_path / "rows.csv", csv_rows(250, seed=1)), tmp_path / "small"
+    options = ["--tables", "fp32", "--dense", "fp32", "--prune", "0", "--output", str(small)]
+    monkeypatch.setattr(
+        "sys.argv", ["compress", *options, "--negative-sampling", "0.1", "--", str(made.path), str(file)]
+    )
+    assert main() == 0
+    measured = json.loads(capsys.readouterr().out)["models"]
+    pieces, _ = dlrm.load_model(made.path).open_pieces([str(file)], None, keep_going=False, with_labels=True)
+    read = [piece.read().rows for piece in pieces]
+    labels, weights = (np.concatenate([getattr(rows, name) for rows in read]) for name in ("labels", "weights"))
+    probabilities = np.concatenate(list(dlrm.load_model(made.path).predict_files(str(file)))).astype(np.float64)
+    losses = -np.log(np.where(labels == 1, probabilities, 1 - probabilities))
+    expected = np.average(losses, weights=weights * np.where(labels == 1, 1, 10))
+    assert [form["log_loss"] for form in measured.values()] == pytest.approx([expected] * 2, rel=1e-5)
+    write_hub_directory(small, tmp_path / "hub")
+    metadata = yaml.safe_load((tmp_path / "hub" / "README.md").read_text().split("---\n", 2)[1])
+    name = metadata["model-index"][0]["results"][0]["dataset"]["name"]
+    assert name == "rows of files given to dlrm compress"
+
+
 def test_a_compressed_model_is_refused_where_fp32_weights_are_needed(
     made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -115,6 +141,7 @@ def test_a_compressed_model_is_refused_where_fp32_weights_are_needed(
         "dense": "fp32",
         "prune": 0.0,
         "is_retrained": False,
+        "is_measured_on_data": False,
     }
 
 
