@@ -153,7 +153,8 @@ def refuse_second_versions(files: Iterable[DataFile], found: dict[str, TableVers
     """Raise DataError if a table is read at two versions, or by two names: its rows would be read twice, or measured
     although they were trained on.
 
-    found: versions of tables found before, by directory; the tables of `files` are added. field: names `files` in messages.
+    found: versions of tables found before, by directory; the tables of `files` are added. field: names `files` in
+    messages.
     """
     for file in files:
         if not isinstance(file, TableFile):
