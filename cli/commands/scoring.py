@@ -229,7 +229,9 @@ def export(
 
         dlrm export runs/demo-20260101-120000 --to-hub demo-hub
 
-    Nothing is uploaded. README.md names no license: that is for you to add.
+    Nothing is uploaded. README.md names no license: that is for you to add. It,
+    MODEL_CARD.md and config.json hold the whole job: paths of its rows, prepared
+    rows and warm start, its labels and the addresses of its trackers.
 
     The metrics are from the evaluation after that step; if the run made none, the
     model is measured now, on the rows that the run held out. Reading a checkpoint
@@ -258,7 +260,11 @@ def export(
     result["model"] = str(to_hub or output)
     print_result(result, make_result_table(result), as_json=as_json)
     if to_hub is not None:
-        say("before you publish it: README.md and config.json name the files of its rows, encoders/ has their values")
+        say(
+            "before you publish it: README.md, MODEL_CARD.md and config.json hold the whole job, with the paths of its "
+            "rows, prepared rows and warm start, its labels and the addresses of its trackers; encoders/ has values of "
+            "its rows"
+        )
 
 
 def find_trained_model(directory: Path, named: str) -> Path:

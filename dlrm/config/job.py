@@ -215,7 +215,7 @@ class JobSpec(Config):
             message = f"{self.dense_optimizer.name} preconditions the gradient itself, by factors of another kind"
             raise invalid("preconditioner", message, "null, or another dense_optimizer.name")
         if self.preconditioner is not None and self.model.architecture in NORMALIZED:
-            message = f"kfac has factors of linear layers, and {self.model.architecture} has layer normalization too"
+            message = f"has factors of linear layers, and {self.model.architecture} has layer normalization too"
             others = ", ".join(name for name in SETTINGS if name not in NORMALIZED)
             raise invalid("preconditioner", message, f"null, or model.architecture {others}")
         return self

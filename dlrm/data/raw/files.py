@@ -31,7 +31,7 @@ from dlrm.data.raw.tables.logs import (
     make_table_error,
     refuse_table_files,
 )
-from dlrm.data.raw.tables.table import TableDirectory
+from dlrm.data.raw.tables.table import TableDirectory, TableVersion, refuse_second_versions
 from dlrm.data.roots import Roots
 
 DOCUMENT_FIELDS = ("data.train", "data.eval")
@@ -58,11 +58,14 @@ def find_splits(
 def refuse_common_files(
     train: Sequence[DataFile], evaluation: Sequence[DataFile], field: str, message: str, valid: str
 ) -> None:
-    """Raise DataError if a real file is among both: metrics measured on training data would be meaningless.
+    """Raise DataError if a real file is among both, or two versions of a table are: metrics measured on training data
+    would be meaningless.
 
     field: field or option that names `evaluation`. message, valid: rest of the error.
     """
-    names = {file.name for file in train}
+    names, tables = {file.name for file in train}, dict[str, TableVersion]()
+    refuse_second_versions(train, tables, None)
+    refuse_second_versions(evaluation, tables, field)
     for file in evaluation:
         if file.name in names:
             raise DataError(message, file.name, field=field, valid=valid)
@@ -88,17 +91,19 @@ def find_files(
     paths. base_directory: base of relative patterns. refuses_repeats: whether two patterns may not name the same file,
     since its rows would be missing where it is named again. versions: of tables that were read before, as for
     `list_table_files`. Raises DataError if a pattern names no file, or one that is empty, not a regular file, not
-    readable or outside the roots.
+    readable or outside the roots, and if two patterns name versions of one table.
     """
     roots = Roots(data_roots)
     files: dict[str, DataFile] = {}
     named_by: dict[str, int] = {}
+    tables: dict[str, TableVersion] = {}
     for number, pattern in enumerate(patterns):
         pattern_field = f"{field}.{number}" if field in DOCUMENT_FIELDS else field
         if is_remote(pattern):
             found = _find_remote_files(pattern, pattern_field, roots, versions or {})
         else:
             found = _find_local_files(base_directory / pattern, pattern_field, roots, versions or {})
+        refuse_second_versions(found, tables, pattern_field)
         for file in found:
             if refuses_repeats and named_by.setdefault(file.name, number) != number:
                 raise DataError("the file is named twice", file.name, field=pattern_field, valid="each file once")

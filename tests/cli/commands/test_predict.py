@@ -105,7 +105,14 @@ def test_evaluate_takes_files_of_another_format(made: Made, tmp_path: Path) -> N
 def test_a_model_is_exported_for_the_hub_and_scores_as_before(made: Made, tmp_path: Path) -> None:
     ended = run("export", made.path, "--to-hub", tmp_path / "hub", "--json")
     assert ended.returncode == 0, ended.stderr
-    assert "before you publish it: README.md and config.json name the files" in ended.stderr
+    said = " ".join(ended.stderr.split())
+    # Every file that holds what the warning names is in it.
+    holders = [
+        path.name for path in (tmp_path / "hub").iterdir() if path.is_file() and b"warm_start" in path.read_bytes()
+    ]
+    assert sorted(holders) == ["MODEL_CARD.md", "README.md", "config.json"]
+    assert "before you publish it: README.md, MODEL_CARD.md and config.json hold the whole job" in said
+    assert "paths of its rows, prepared rows and warm start, its labels and the addresses of its trackers" in said
     told = json.loads(ended.stdout)
     assert (told["model"], told["auc"]) == (str(tmp_path / "hub"), 0.75)
     scores = [run("predict", path, made.rows).stdout for path in (made.path, tmp_path / "hub")]

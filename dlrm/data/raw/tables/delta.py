@@ -82,7 +82,7 @@ def list_delta_files(directory: TableDirectory, version: str | None) -> list[Tab
         actions = pa.table(table.get_add_actions())
         deleted = _find_deleted_rows(table, place)
     values, columns = _list_partition_values(actions), _list_columns(table)
-    read = TableVersion(directory.place, str(table.version()))
+    read = TableVersion(directory.name, directory.place, str(table.version()))
     files: list[tuple[int, TableFile]] = []
     for row, path in enumerate(map(unquote, actions["path"].to_pylist())):
         is_absolute = path.startswith(("/", "file:")) or "://" in path

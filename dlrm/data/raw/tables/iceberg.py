@@ -64,7 +64,8 @@ class IcebergSnapshot:
                 raise directory.make_error(f"has no snapshot {number} any more", "a table that keeps its snapshots")
         self._snapshot = snapshot
         self.schema: Schema = metadata.schema_by_id(schema_id) or metadata.schema()
-        self.version = TableVersion(directory.place, f"{snapshot.snapshot_id if snapshot else 0}/{schema_id}")
+        number = f"{snapshot.snapshot_id if snapshot else 0}/{schema_id}"
+        self.version = TableVersion(directory.name, directory.place, number)
 
     def find(self, name: str) -> DataFile:
         """Find a file by its name in the metadata. A table that was copied or moved has it in its own directory."""

@@ -73,8 +73,10 @@ def find_kinds_above(uri: str) -> dict[str, str]:
 
 
 def refuse_table_files(files: Iterable[Path], field: str | None) -> None:
-    """Raise DataError if a file that a pattern or a directory stands for belongs to a table."""
-    for directory in dict.fromkeys(parent for file in files for parent in file.parents[:_MAX_LEVELS]):
+    """Raise DataError if a file that a pattern or a directory stands for belongs to a table, by its name or, behind
+    links, by its real path."""
+    paths = (path for file in files for path in (file, file.resolve()))
+    for directory in dict.fromkeys(parent for path in paths for parent in path.parents[:_MAX_LEVELS]):
         if kind := find_kind(directory):
             raise make_table_error(str(directory), kind, field)
 

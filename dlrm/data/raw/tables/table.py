@@ -22,8 +22,10 @@ from dlrm.data.roots import Roots
 class TableVersion:
     """A table as it was at one time."""
 
+    directory: str
+    """Real path or URI of its directory."""
     place: str
-    """Real path or URI of its directory, or of the file of its log that a user has named."""
+    """The directory, or the file of its log that a user has named."""
     version: str
     """Version of a Delta table, or id of a snapshot of an Iceberg table."""
 
@@ -145,6 +147,23 @@ def sort_files(files: Iterable[tuple[int, TableFile]]) -> list[TableFile]:
         return make_natural_sort_key(directory), numbered[0], make_natural_sort_key(name)
 
     return [file for _, file in sorted(files, key=make_key)]
+
+
+def refuse_second_versions(files: Iterable[DataFile], found: dict[str, TableVersion], field: str | None) -> None:
+    """Raise DataError if a table is read at two versions, or by two names: its rows would be read twice, or measured
+    although they were trained on.
+
+    found: versions of tables found before, by directory; the tables of `files` are added. field: names `files` in
+    messages.
+    """
+    for file in files:
+        if not isinstance(file, TableFile):
+            continue
+        table, other = file.table, found.setdefault(file.table.directory, file.table)
+        if table != other:
+            message = f"is version {table.version} of a table that is also read at version {other.version}, as "
+            valid = "one version of each table, by one name, in data.train and data.eval together"
+            raise DataError(f"{message}{other.place}", table.place, field=field, valid=valid)
 
 
 def list_versions(files: Sequence[DataFile]) -> dict[str, str]:

@@ -88,11 +88,19 @@ class _ColumnReader:
 
     def compare(self, table: pa.Table, stated: Mapping[str, str | None]) -> None:
         """Record the rows with other values than the path of the file states."""
-        for name in list_columns_to_read(self._schema, self._with_labels):
-            if name in stated and stated[name] not in self._schema.missing:
-                values = table[name].combine_chunks()
-                explain = partial(explain_contradiction, stated=stated[name])
-                self._record_bad_values(name, find_contradictions(values, stated[name]), values, explain)
+        schema = self._schema
+        times = {column.name for column in schema.categorical if column.time_part is not None}
+        numbers = {column.name for column in schema.dense}
+        for name in list_columns_to_read(schema, self._with_labels):
+            if name not in stated:
+                continue
+            values, value = table[name].combine_chunks(), stated[name]
+            find = partial(find_contradictions, values, is_time=name in times, is_number=name in numbers)
+            is_bad = find(value)
+            if value in schema.missing:
+                # Text that stands for a missing value is one in CSV and JSON Lines, and itself in other formats.
+                is_bad &= find(None)
+            self._record_bad_values(name, is_bad, values, partial(explain_contradiction, stated=value))
 
     def read_table(self, table: pa.Table) -> RawTable:
         """Convert the columns of `table`, [n] each. In the result the values of bad rows are undefined."""

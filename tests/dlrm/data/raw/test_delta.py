@@ -10,7 +10,7 @@ import pytest
 
 from dlrm.config import CategoricalColumn, DataConfig, DenseColumn, SchemaConfig
 from dlrm.data.errors import DataError
-from dlrm.data.raw.files import find_files
+from dlrm.data.raw.files import find_files, find_splits
 from dlrm.data.raw.tables.table import list_versions
 from tests.dlrm.data.raw.delta_deletes import add_deletion_vector
 from tests.dlrm.data.raw.plain import Row, plain_rows, tables_of
@@ -72,13 +72,33 @@ def test_a_file_of_the_log_stands_for_its_version(tmp_path: Path) -> None:
         assert read_files(files).num_rows == count
     checkpoint = path / "_delta_log/00000000000000000003.checkpoint.parquet"
     assert read_files(find_table(checkpoint)).num_rows == 7
-    # Two versions in one job are pinned one by one.
+    # A version is pinned by its own name.
     named = find_table(path / "_delta_log/00000000000000000001.json")
     versions = list_versions([*named, *find_table(path)])
     assert list(versions.values()) == ["1", "3"]
     deltalake.write_deltalake(path, make_rows(9, 12), mode="append")
     for place, count in zip(versions, (6, 7), strict=True):
         assert read_files(find_files([place], None, None, Path("/"), versions=versions)).num_rows == count
+
+
+@pytest.mark.parametrize(
+    ("train", "evaluation"),
+    [(["t"], ["v1"]), (["v1"], ["t"]), (["v1", "t"], ["other"]), (["t", "v1"], ["other"]), (["v2", "t"], ["other"])],
+)
+def test_a_table_is_read_at_one_version_and_by_one_name(
+    tmp_path: Path, train: list[str], evaluation: list[str]
+) -> None:
+    for start in (0, 3):
+        deltalake.write_deltalake(tmp_path / "t", make_rows(start, start + 3), mode="append")
+    # Afterwards no file of the table is one of version 1.
+    deltalake.DeltaTable(tmp_path / "t").optimize.compact()
+    deltalake.write_deltalake(tmp_path / "other", make_rows(0, 3))
+    for version in (1, 2):
+        (tmp_path / f"v{version}").symlink_to(tmp_path / f"t/_delta_log/{version:020}.json")
+    with pytest.raises(DataError, match=r"data\.(train\.1|eval): is version [12] of a table that is also read at .*/t"):
+        find_splits(DataConfig(train=train, eval=evaluation), None, tmp_path)
+    for files in find_splits(DataConfig(train=["t", "t"], eval=["other"]), None, tmp_path):
+        assert len(files) == 1
 
 
 def test_rows_of_deletion_vectors_are_not_read(tmp_path: Path) -> None:

@@ -66,6 +66,16 @@ def test_files_of_a_table_that_may_be_deleted_ones_are_refused(tmp_path: Path, l
     assert names(find_files(["d/part-0.parquet"], "data.train", None, tmp_path)) == ["part-0.parquet"]
 
 
+@pytest.mark.parametrize("pattern", ["days", "days/*", "days/day=a/*", "one"])
+def test_files_of_a_table_behind_a_link_are_refused(tmp_path: Path, pattern: str) -> None:
+    for name in ("t/_delta_log/0.json", "t/day=a/part-0.parquet", "days/day=b/part-1.parquet", "one/part-2.parquet"):
+        write(tmp_path / name)
+    (tmp_path / "days/day=a").symlink_to(tmp_path / "t/day=a")
+    (tmp_path / "one/part-3.parquet").symlink_to(tmp_path / "t/day=a/part-0.parquet")
+    with pytest.raises(DataError, match=r"/t, data\.train\.0: is a table of Delta Lake, whose directory holds deleted"):
+        find_files([pattern], "data.train", None, tmp_path)
+
+
 @pytest.mark.parametrize(
     ("library", "log"), [("deltalake", "_delta_log/0.json"), ("pyiceberg", "metadata/v1.metadata.json")]
 )

@@ -170,3 +170,38 @@ def test_rows_are_known_by_those_values_alone_that_are_read(tmp_path: Path) -> N
     used, unused = (make_config("parquet", schema) for schema in schemas)
     assert get_identities(unused, files, contents) == ["hash"]
     assert get_identities(used, files, contents) == [["hash", [{"site": "x"}]]]
+
+
+USER, STRING = CategoricalColumn(name="x", type="integer"), CategoricalColumn(name="x")
+NUMBER, HOUR = DenseColumn(name="x", transform="none"), CategoricalColumn(name="x", time_part="hour")
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+@pytest.mark.parametrize(
+    ("column", "stated", "same", "other"),
+    [
+        pytest.param(USER, "500000001", 500000001, 500000002, id="an id is no time"),
+        pytest.param(STRING, "2026-11-27", "2026-11-27", "2026-11-27T05:00", id="a text is no time"),
+        pytest.param(HOUR, "500000001", 500000001, 500000002, id="seconds are no day"),
+        pytest.param(HOUR, "2026-11-27", 1795755600, 1795755600 + 86_400, id="seconds are of their day"),
+        pytest.param(USER, "9007199254740992", 9007199254740992, 9007199254740993, id="beyond 2^53"),
+        pytest.param(USER, "0009007199254740993", 9007199254740993, 9007199254740992, id="with zeros"),
+        pytest.param(USER, str(2**64 - 1), np.uint64(2**64 - 1), np.uint64(2**64 - 2), id="beyond int64"),
+        pytest.param(STRING, "NA", None, "US", id="a word that stands for missing"),
+        pytest.param(STRING, "NA", "NA", "US", id="the word itself"),
+        pytest.param(NUMBER, MISSING, float("nan"), 1.0, id="NaN"),
+        pytest.param(NUMBER, MISSING, "NaN", "1", id="text NaN"),
+    ],
+)
+def test_the_value_of_a_file_is_compared_as_it_is_read(
+    tmp_path: Path, kind: str, column: CategoricalColumn | DenseColumn, stated: str, same: Any, other: Any
+) -> None:
+    columns = {"dense": [column]} if isinstance(column, DenseColumn) else {"categorical": [column]}
+    config = make_config(kind, SchemaConfig(missing=["NA"], **columns))
+    place = tmp_path / f"t/x={stated}/a"
+    write(place, kind, label=[0, 1], x=[same, same])
+    (table,) = tables_of(config, find_files(["t"], None, None, tmp_path))
+    assert len(plain_rows(table)) == 2
+    write(place, kind, label=[0, 1], x=[same, other])
+    with pytest.raises(DataError, match=r"line \d, x: is .*, but the path of the file states"):
+        list(tables_of(config, find_files(["t"], None, None, tmp_path)))
