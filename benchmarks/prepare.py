@@ -20,9 +20,9 @@ import polars as pl
 from benchmarks.arguments import parse_count
 from benchmarks.processes import run_program
 from dlrm.config import CRITEO_SCHEMA, SyntheticConfig
-from dlrm.data.random import random_bits, stream_key
 from dlrm.data.rows import Rows
 from dlrm.data.synthetic.log import SyntheticRows
+from sharding.counter_random import random_bits, stream_key
 
 READ_ROWS = 1_000_000
 """Number of rows that polars reads for comparison."""

@@ -6,9 +6,9 @@ from numpy.typing import NDArray
 
 from benchmarks.untouched.data_set import DataSet, ExpertKinds, Split, split_at_random
 from dlrm.config import SyntheticConfig
-from dlrm.data.random import random_bits, stream_key
 from dlrm.data.rows import Rows
 from dlrm.data.synthetic.log import SyntheticRows
+from sharding.counter_random import random_bits, stream_key
 
 _FIRST_DAY = np.datetime64("2025-03-01")
 _NUM_SECONDS = 30 * 86_400

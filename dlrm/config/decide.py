@@ -183,8 +183,8 @@ def _decide_batch(document: dict[str, Any], facts: DataFacts | None) -> tuple[in
         reason = f"for {facts.num_train_rows:,} training rows"
     else:
         size, reason = _choose_preset_batch(document, facts, preset)
-    if (window_rows := document["data"]["window_rows"]) is not None and size > window_rows:
-        size, reason = MIN_BATCH * 2 ** int(math.log2(max(window_rows // MIN_BATCH, 1))), "the rows of a window at most"
+    while (window_rows := document["data"]["window_rows"]) is not None and size > window_rows:
+        size, reason = size // 2, "the rows of a window at most"
     whole = _make_whole(document, size)
     if facts is not None and whole != size:
         ranks = " or ".join(format_count(count, "rank") for count in _list_rank_counts(document))

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from dlrm.config import compute_period, count_validation_rows
 from dlrm.data.dataset import Dataset
-from dlrm.data.random import random_bits, random_units, stream_key
 from dlrm.data.rows import Renumbered, RowSource
+from sharding.counter_random import random_bits, random_units, stream_key
 
 _HELD_OUT_KEY = stream_key(0x5917)
 """Key of the random stream that decides; fixed, so that a row is held out either in every run or in none."""

@@ -10,9 +10,9 @@ from torch.nn import functional as F
 from dlrm.data.rows import RowSource
 from dlrm.exported_model.score import CHUNK_ROWS
 from dlrm.metrics.binary import compute_binary_metrics
-from dlrm.metrics.true_rates import get_log_share, weigh_negatives
 from dlrm.model import PlainModel
 from dlrm.record import Sharpness
+from dlrm.yardsticks.rows import ScoredRows
 
 LARGE_BOX, SMALL_BOX = 1e-3, 5e-4
 """Both sizes of the box in Keskar et al. (2017, table 3)."""
@@ -166,8 +166,8 @@ class _Sample:
     def measure(self, x: torch.Tensor, negative_sampling: float | None) -> tuple[float | None, float]:
         """Compute AUC and mean log-loss at true rates, with x [P] as dense parameters."""
         logits, labels, weights = (torch.cat(parts).numpy() for parts in zip(*self._score(x), strict=True))
-        true_weights = weigh_negatives(labels, weights, negative_sampling)
-        metrics = compute_binary_metrics(labels, logits + get_log_share(negative_sampling), true_weights)
+        rows = ScoredRows(labels, logits, weights).correct(negative_sampling)
+        metrics = compute_binary_metrics(rows.labels, rows.logits, rows.weights)
         return metrics.auc, metrics.log_loss
 
     def _score(self, x: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:

@@ -6,6 +6,8 @@ from typing import Any
 import torch
 from torch.autograd.function import once_differentiable
 
+from dlrm.model.squares import compute_gradient_before_relu
+
 
 @dataclass(frozen=True)
 class FactorSlots:
@@ -46,7 +48,5 @@ class _AddFactors(torch.autograd.Function):
     ) -> tuple[torch.Tensor | None, ...]:
         (gradient,) = grad_outputs
         x, y = ctx.saved_tensors
-        # The gradient before the ReLU: where y > 0, else 0.
-        d = gradient if y is None else torch.ops.aten.threshold_backward(gradient, y, 0)
-        x, d = x.to(ctx.dtype), d.to(ctx.dtype)
+        x, d = x.to(ctx.dtype), compute_gradient_before_relu(gradient, y).to(ctx.dtype)
         return gradient, None, x.T @ x, d.T @ d, None

@@ -18,7 +18,7 @@ from dlrm.model.products import (
     compute_weight_gradient,
     has_onednn_products,
 )
-from dlrm.model.squares import SquareSlots, add_squares
+from dlrm.model.squares import SquareSlots, add_squares, compute_gradient_before_relu
 
 
 class Linear(nn.Linear):
@@ -129,8 +129,7 @@ class _OneDnnLinear(torch.autograd.Function):
         (gradient,) = grad_outputs
         inputs, weight, outputs = ctx.saved_tensors
         input_dtype, weight_dtype = ctx.dtypes
-        if outputs is not None:
-            gradient = torch.ops.aten.threshold_backward(gradient, outputs, 0)
+        gradient = compute_gradient_before_relu(gradient, outputs)
         needs_inputs, needs_weight, needs_bias, *_ = ctx.needs_input_grad
         return (
             compute_input_gradient(gradient, weight).to(input_dtype) if needs_inputs else None,

@@ -51,6 +51,14 @@ def add_squares(outputs: torch.Tensor, inputs: torch.Tensor, slots: SquareSlots,
     return kind.apply(outputs, inputs.detach(), slots.weight, slots.bias, slots.dtype, is_activated)
 
 
+def compute_gradient_before_relu(gradient: torch.Tensor, outputs: torch.Tensor | None) -> torch.Tensor:
+    """Return the gradient before a layer's ReLU: `gradient` where the layer's outputs are above 0, else 0.
+
+    outputs: after the ReLU; None if the layer has none, and the gradient stays as it is.
+    """
+    return gradient if outputs is None else torch.ops.aten.threshold_backward(gradient, outputs, 0)
+
+
 def square_output_gradient(
     d: torch.Tensor, y: torch.Tensor | None, bias_squares: torch.Tensor | None, dtype: torch.dtype
 ) -> torch.Tensor:
@@ -61,10 +69,7 @@ def square_output_gradient(
     """
     if _fits_native_operator(d, y, bias_squares, dtype):
         return torch.ops.dlrm_dense.square_gradient(d, y, bias_squares)
-    if y is not None:
-        # The gradient before the ReLU: d where y > 0, else 0.
-        d = torch.ops.aten.threshold_backward(d, y, 0)
-    d_squared = d.to(dtype).square()
+    d_squared = compute_gradient_before_relu(d, y).to(dtype).square()
     if bias_squares is not None:
         bias_squares += d_squared.sum(dim=0, dtype=bias_squares.dtype)
     return d_squared
@@ -114,7 +119,7 @@ class _AddSquaresOfSums(_AddSquares):
         (gradient,) = grad_outputs
         x, y = ctx.saved_tensors
         dtype, sum_dtype = ctx.dtypes
-        d = gradient if y is None else torch.ops.aten.threshold_backward(gradient, y, 0)
+        d = compute_gradient_before_relu(gradient, y)
         of_weight = torch.bmm(d.to(dtype).transpose(1, 2), x.to(dtype)).to(sum_dtype)
         of_bias = d.sum(dim=1, dtype=sum_dtype).square().sum(dim=0) if ctx.has_bias else None
         return gradient, None, of_weight.square().sum(dim=0), of_bias, None, None

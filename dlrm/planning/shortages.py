@@ -55,12 +55,19 @@ class RowCounts:
 def list_shortages(job: JobConfig, rows: RowCounts) -> list[QualityWarning]:
     """List what a run of `job` on these rows has too little of, each as an event and a sentence."""
     num_rows = _count_epoch_rows(job, rows)
-    found = [check_epoch(job, num_rows), check_steps(job, num_rows, _count_steps(job, num_rows))]
-    found += [check_growth(job, num_rows), check_averaging(job, _count_steps(job, num_rows))]
+    found = list_run_shortages(job, num_rows, _count_steps(job, num_rows))
     if rows.num_eval_rows is not None and rows.label_rate is not None:
         source = EvaluationSource.of_job(job.data.format, job.data.eval)
-        found.append(check_evaluation_rows(rows.num_eval_rows, rows.label_rate, source))
-    return [warning for warning in found if warning is not None]
+        few_rows = check_evaluation_rows(rows.num_eval_rows, rows.label_rate, source)
+        found += [] if few_rows is None else [few_rows]
+    return found
+
+
+def list_run_shortages(job: JobConfig, num_rows: int, num_steps: int) -> list[QualityWarning]:
+    """List what a run of `num_steps` over `num_rows` training rows has too little of, apart from evaluation rows."""
+    checks = check_epoch(job, num_rows), check_steps(job, num_rows, num_steps)
+    checks += check_growth(job, num_rows), check_averaging(job, num_steps)
+    return [warning for warning in checks if warning is not None]
 
 
 def count_run_steps(job: JobConfig, rows: RowCounts) -> int | None:

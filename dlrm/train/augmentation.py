@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from dlrm.config import JobConfig
 from dlrm.data.errors import DataError
-from dlrm.data.random import random_units, stream_key
 from dlrm.train.batch import DeviceBatch
 from dlrm.train.dense_pass import Augmentation, ChunkRows
 from sharding.comm.process_groups import Ranks
+from sharding.counter_random import random_units, stream_key
 
 _KEPT = 0xD809
 """Purpose of a stream of random numbers: which features a copy keeps."""

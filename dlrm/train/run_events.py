@@ -20,7 +20,7 @@ from dlrm.gradient_stats.noise import MIN_MEASUREMENTS, NoiseInterval
 from dlrm.optimizers.auto_warmup import WarmupState
 from dlrm.optimizers.weight_average import WeightAverage
 from dlrm.planning.machine_resources import check_precision
-from dlrm.planning.shortages import check_averaging, check_epoch, check_evaluation_rows, check_growth, check_steps
+from dlrm.planning.shortages import check_evaluation_rows, list_run_shortages
 from dlrm.record import (
     AVERAGES_WEIGHTS,
     BATCH_ADVICE,
@@ -141,11 +141,8 @@ def report_length(
     last = f", the last one of {rest:,}" if rest else ""
     resumed = f"; {progress.step:,} of them are already done" if progress.step else ""
     reporter.progress("training", f"{format_count(progress.num_steps, 'step')} of {samples} samples{last}{resumed}")
-    steps = check_steps(job, num_rows, progress.num_steps)
-    averaging = check_averaging(job, progress.num_steps)
-    for warning in (check_epoch(job, num_rows), steps, check_growth(job, num_rows), averaging):
-        if warning is not None:
-            reporter.event(warning.name, warning.message)
+    for warning in list_run_shortages(job, num_rows, progress.num_steps):
+        reporter.event(warning.name, warning.message)
 
 
 def report_average(reporter: Reporter, average: WeightAverage | None) -> None:

@@ -5,6 +5,8 @@ import hashlib
 import numpy as np
 import torch
 
+from sharding.counter_random import random_bits
+
 ROWS_PER_BLOCK = 4096
 """Rows that one generator draws; a shard draws every block of rows that it touches."""
 
@@ -42,14 +44,9 @@ def draw_rows(table_name: str, seed: int, rows: torch.Tensor, num_columns: int, 
     Few rows of a large table cost no more than that; the blocks of `fill_uniform` would be drawn as a whole.
     """
     digest = hashlib.blake2b(f"rows/{seed}/{table_name}".encode(), digest_size=8).digest()
-    numbers = rows.cpu().numpy().astype(np.uint64)[:, None] * np.uint64(num_columns) + np.arange(
-        num_columns, dtype=np.uint64
-    )
-    # SplitMix64 (Steele et al. 2014): bits that are a function of a counter.
-    bits = numbers * np.uint64(0x9E3779B97F4A7C15) + np.uint64(int.from_bytes(digest, "little"))
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        bits = (bits ^ (bits >> np.uint64(shift))) * np.uint64(factor)
-    units = ((bits ^ (bits >> np.uint64(31))) >> np.uint64(40)).astype(np.float32) / np.float32(2**24)
+    counters = rows.cpu().numpy()[:, None] * num_columns + np.arange(num_columns)
+    bits = random_bits(int.from_bytes(digest, "little"), counters)
+    units = (bits >> np.uint64(40)).astype(np.float32) / np.float32(2**24)
     return torch.from_numpy(units).mul_(2 * bound).sub_(bound)
 
 

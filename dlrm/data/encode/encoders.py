@@ -147,9 +147,10 @@ class Encoders:
                     values = pl.DataFrame({"value": vocabulary.distinct, "count": vocabulary.counts})
                     saved.append(_CountedRecord(file=file, num_ids=vocabulary.num_ids))
                 case DynamicVocabulary():
-                    values = pl.DataFrame({name: getattr(vocabulary, of_map) for name, of_map in _DYNAMIC_COLUMNS})
-                    numbers = {name: getattr(vocabulary, name) for name in ("num_ids", "window_rows", "base")}
-                    saved.append(_DynamicRecord(file=file, **numbers))
+                    columns = {"row": vocabulary.rows, "count": vocabulary.counts, "age": vocabulary.ages}
+                    values = pl.DataFrame({"value": vocabulary.values, **columns})
+                    num_ids, window_rows, base = vocabulary.num_ids, vocabulary.window_rows, vocabulary.base
+                    saved.append(_DynamicRecord(file=file, num_ids=num_ids, window_rows=window_rows, base=base))
                 case _:
                     saved.append(vocabulary)
                     continue
@@ -174,9 +175,9 @@ class Encoders:
             if isinstance(entry, _CountedRecord):
                 vocabularies.append(CountedVocabulary(values["value"], values["count"].to_numpy()))
             else:
-                columns = {of_map: values[name].to_numpy() for name, of_map in _DYNAMIC_COLUMNS[1:]}
-                numbers = entry.model_dump(include={"num_ids", "window_rows", "base"})
-                vocabularies.append(DynamicVocabulary(values["value"], **columns, **numbers))
+                rows, counts, ages = (values[name].to_numpy() for name in ("row", "count", "age"))
+                numbers = entry.num_ids, entry.window_rows, entry.base
+                vocabularies.append(DynamicVocabulary(values["value"], rows, counts, ages, *numbers))
         return cls(saved.table_schema, saved.dense, vocabularies)
 
 
@@ -200,10 +201,6 @@ class _DynamicRecord(_Record):
     num_ids: int
     window_rows: int
     base: str | None
-
-
-_DYNAMIC_COLUMNS = (("value", "values"), ("row", "rows"), ("count", "counts"), ("age", "ages"))
-"""Columns of the file of a dynamic vocabulary, and its attributes."""
 
 
 class _EncodersRecord(_Record):

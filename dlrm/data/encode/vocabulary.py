@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from dlrm.config.schema import TIME_PART_VALUES, TimePart
-from dlrm.data.random import random_bits, stream_key
 from dlrm.data.raw.values.distinct import round_to_float32
+from sharding.counter_random import random_bits, stream_key
 
 _HASH_SEED = 0x7AB1E
 """Seed of the hash; fixed, so that a value has the same row in every run and in every model."""

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from dlrm.config import CRITEO_SCHEMA, SyntheticConfig
 from dlrm.data.encode.encoders import MISSING_COUNT, compute_log_counts
-from dlrm.data.random import random_bits, random_units, stream_key, stream_keys
 from dlrm.data.rows import DataSchema, Feature, Rows, Runs, make_single_id_bags
 from dlrm.data.synthetic.teacher import Teacher
 from dlrm.data.threads import PieceThreads
+from sharding.counter_random import random_bits, random_units, stream_key, stream_keys
 
 DENSE_NAMES = tuple(column.name for column in CRITEO_SCHEMA.dense)
 FEATURE_NAMES = tuple(column.name for column in CRITEO_SCHEMA.categorical)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlrm.config import TeacherConfig
-from dlrm.data.random import random_bits, random_units, stream_key, stream_keys
+from sharding.counter_random import random_bits, random_units, stream_key, stream_keys
 
 LOGIT_DEVIATION = 1.35
 """Standard deviation of the logit, chosen for a best possible AUC of about 0.80."""

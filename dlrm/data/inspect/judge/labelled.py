@@ -9,7 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from dlrm.data.inspect.judge.prediction import FoldCounts
-from dlrm.data.random import random_units, stream_key
+from sharding.counter_random import random_units, stream_key
 
 _FOLDS_KEY = stream_key(0x1F01D5)
 """Random stream that divides the rows into two folds; fixed, so that the same files always give the same document."""

@@ -17,12 +17,12 @@ from dlrm.data.encode.vocabulary import RangeVocabulary
 from dlrm.data.errors import DataError
 from dlrm.data.inspect.sample.file_sample import spread_evenly
 from dlrm.data.open import open_data
-from dlrm.data.random import random_units, stream_key
 from dlrm.data.raw.block import MAX_SHOWN_FAULTS, Block, CategoricalValues, Parsed, RawTable
 from dlrm.data.raw.files import find_files
 from dlrm.data.raw.open import cut_blocks
 from dlrm.data.rows import NumpyIds, RowSource
 from dlrm.data.synthetic.log import DENSE_NAMES
+from sharding.counter_random import random_units, stream_key
 
 _FITTED_ON_KEY = stream_key(0x1EAC)
 """Random stream that splits the rows into halves; fixed, so that the same data always gives the same report."""

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlrm.data.random import random_bits, random_units, stream_key, stream_keys
+from sharding.counter_random import random_bits, random_units, stream_key, stream_keys
 
 
 def test_bits_are_those_of_the_published_generator() -> None:
