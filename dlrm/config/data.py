@@ -99,7 +99,7 @@ class DynamicIdsConfig(Config):
 
 
 def _check_hashes(hash_size: int | None, num_hashes: int, name: str) -> None:
-    """Raise an error if values cannot have so many rows of a table, as many of which are for missing values."""
+    """Raise an error if a table is too small for so many rows of a value, and as many of missing values."""
     if hash_size is None:
         raise invalid("num_hashes", "values are not hashed", "1, or a hash_size too")
     if hash_size < 2 * num_hashes:

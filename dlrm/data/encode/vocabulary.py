@@ -147,11 +147,11 @@ class _Fixed(BaseModel):
 
 
 class HashedVocabulary(_Fixed):
-    """Vocabulary that hashes values to the rows behind the first one, which is for missing values. It needs no fitting.
+    """Vocabulary that hashes values. It needs no fitting.
 
-    With k hashes a value has k rows, whose embeddings are added up, so that two values that share one of them mostly
-    differ in another (Svenstrup et al. 2017, arXiv 1709.03933, with weights of 1). The first k rows are then for
-    missing values.
+    With k hashes a value has k rows of the table, whose embeddings are pooled: two values with one row in common mostly
+    differ in another (Svenstrup et al. 2017, arXiv 1709.03933, with weights of 1). The first k rows are for missing
+    values.
     """
 
     kind: Literal["hashed"] = "hashed"
