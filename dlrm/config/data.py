@@ -11,7 +11,7 @@ from dlrm.config.base import FALSE_IS_NULL, MAX_ROWS, Config
 from dlrm.config.errors import invalid
 from dlrm.config.messages import describe_no_match
 from dlrm.config.patterns import PatternError, check_scheme
-from dlrm.config.schema import CRITEO_SCHEMA, MAX_NAME_LENGTH, ColumnName, SchemaConfig
+from dlrm.config.schema import CRITEO_SCHEMA, MAX_NAME_LENGTH, CategoricalColumn, ColumnName, SchemaConfig
 
 RAW_FORMATS = ("criteo_tsv", "parquet", "csv", "jsonl", "arrow")
 TABLE_FORMATS = RAW_FORMATS[1:]
@@ -32,6 +32,8 @@ def _check_pattern(pattern: str) -> str:
 
 
 MAX_PATTERN_LENGTH = 4096
+MAX_HASHES = 8
+NumRemainders = Annotated[int, Field(ge=2, le=MAX_ROWS)]
 MIN_WINDOW_ROWS, MAX_WINDOW_ROWS = 1 << 10, 1 << 24
 DEFAULT_WINDOW_ROWS = 1 << 17
 WINDOW_BLOCKS = 1 << 10
@@ -96,6 +98,14 @@ class DynamicIdsConfig(Config):
         return self
 
 
+def _check_hashes(hash_size: int | None, num_hashes: int, name: str) -> None:
+    """Raise an error if a table is too small for so many rows of a value, and as many of missing values."""
+    if hash_size is None:
+        raise invalid("num_hashes", "values are not hashed", "1, or a hash_size too")
+    if hash_size < 2 * num_hashes:
+        raise invalid("num_hashes", f"{name} is only {hash_size} rows", f"up to {hash_size // 2}")
+
+
 class ColumnVocabularyConfig(Config):
     """Vocabulary settings of a column that differs from the others."""
 
@@ -103,15 +113,23 @@ class ColumnVocabularyConfig(Config):
     """Number of training rows in which a value must occur to get its own table row; null: as for the other columns."""
     hash_size: int | None = Field(default=None, ge=2, le=MAX_ROWS)
     """Number of rows of this column's table, whose values are then hashed; null: as for the other columns."""
+    num_hashes: int | None = Field(default=None, ge=1, le=MAX_HASHES)
+    """Number of rows of a hashed value; null: as for the other columns."""
+    num_remainders: Annotated[NumRemainders | None, FALSE_IS_NULL] = None
+    """Number of remainders of this column's counted values; null: as for the other columns."""
     dynamic: DynamicIdsConfig | None = None
     """Ids of this column that come and go; null: as for the other columns."""
 
     @model_validator(mode="after")
     def _check_choice(self) -> "ColumnVocabularyConfig":
-        if self.min_count is not None and self.hash_size is not None:
-            raise invalid("min_count", "hashed values are not counted", "min_count or hash_size")
-        if self.dynamic is not None and (self.min_count is not None or self.hash_size is not None):
+        is_counted = self.min_count is not None or self.num_remainders is not None
+        if is_counted and self.hash_size is not None:
+            field = "num_remainders" if self.min_count is None else "min_count"
+            raise invalid(field, "hashed values are not counted", f"{field} or hash_size")
+        if self.dynamic is not None and (is_counted or self.hash_size is not None):
             raise invalid("dynamic", "has its own count, and no hash", "dynamic, min_count or hash_size")
+        if self.num_hashes is not None and self.hash_size is None:
+            raise invalid("num_hashes", "values are not hashed", "a hash_size too, or leave num_hashes out")
         return self
 
 
@@ -122,6 +140,14 @@ class VocabularyConfig(Config):
     """Number of training rows in which a value must occur to get its own table row; rarer values share one row."""
     hash_size: int | None = Field(default=None, ge=2, le=MAX_ROWS)
     """Number of rows of every table if values are hashed instead of counted; null: values are counted."""
+    num_hashes: int = Field(default=1, ge=1, le=MAX_HASHES)
+    """Number of rows of a hashed value, by as many hashes; their embeddings are pooled. With 2 or more, two values that
+    share a row mostly differ in another, so that a smaller table will do (Svenstrup et al. 2017, arXiv 1709.03933)."""
+    num_remainders: Annotated[NumRemainders | None, FALSE_IS_NULL] = None
+    """Number m of remainders of counted values: the n values of a column share m + n / m table rows, and value i has
+    rows i mod m and m + i / m, rounded down, whose embeddings are pooled (Shi et al. 2020, arXiv 1909.02107). The root
+    of n needs the fewest rows. A column that would need no fewer keeps a row for each value. null or false: a row for
+    each value."""
     dynamic: DynamicIdsConfig | None = None
     """Ids that come and go in place of counted ones; null: a value keeps its row. Needs `data.order` time."""
     columns: dict[str, ColumnVocabularyConfig] = Field(default={}, max_length=10_000)
@@ -135,36 +161,67 @@ class VocabularyConfig(Config):
 
     @model_validator(mode="after")
     def _check_dynamic(self) -> "VocabularyConfig":
-        if self.dynamic is not None and self.hash_size is not None:
-            raise invalid("hash_size", "hashed values keep their rows", "null, or dynamic null")
+        for field in ("hash_size", "num_remainders"):
+            if self.dynamic is not None and getattr(self, field) is not None:
+                raise invalid(field, "is of values that keep their rows", "null, or dynamic null")
+        if self.hash_size is not None and self.num_remainders is not None:
+            raise invalid("num_remainders", "hashed values are not counted", "num_remainders or hash_size")
+        hashed = {name: own for name, own in self.columns.items() if own.hash_size is not None}
+        for name, own in hashed.items():
+            _check_hashes(own.hash_size, own.num_hashes or self.num_hashes, f"the hash_size of {name}")
+        if self.hash_size is not None or (self.num_hashes > 1 and not hashed):
+            _check_hashes(self.hash_size, self.num_hashes, "hash_size")
         return self
+
+    def count_ids(self, column: CategoricalColumn) -> int:
+        """Return the number of table rows that one value of a column has."""
+        rule = self.get_rule(column.feature)
+        return 1 if not column.has_ids or isinstance(rule, DynamicIdsConfig) else rule.ids_per_value
 
     def get_rule(self, column: str) -> "Counting | Hashing | DynamicIdsConfig":
         """Return the rule for one column."""
         matching = (own for pattern, own in self.columns.items() if fnmatch.fnmatchcase(column, pattern))
         own = self.columns.get(column) or next(matching, self)
+        num_hashes, num_remainders = own.num_hashes or self.num_hashes, own.num_remainders or self.num_remainders
         if isinstance(own, ColumnVocabularyConfig):
             if own.hash_size is not None:
-                return Hashing(own.hash_size)
-            if own.min_count is not None:
-                return Counting(own.min_count)
+                return Hashing(own.hash_size, num_hashes)
+            if own.min_count is not None or own.num_remainders is not None:
+                return Counting(own.min_count or self.min_count, num_remainders)
         if (dynamic := own.dynamic or self.dynamic) is not None:
             return dynamic
-        return Counting(self.min_count) if self.hash_size is None else Hashing(self.hash_size)
+        if self.hash_size is not None:
+            return Hashing(self.hash_size, num_hashes)
+        return Counting(self.min_count, num_remainders)
 
 
 @dataclass(frozen=True)
 class Counting:
-    """Rule that gives a row to every value in at least `min_count` training rows."""
+    """Rule that gives rows to every value in at least `min_count` training rows."""
 
     min_count: int
+    num_remainders: int | None = None
+
+    @property
+    def ids_per_value(self) -> int:
+        return 1 if self.num_remainders is None else 2
+
+    def count_rows(self, num_values: int) -> int:
+        """Return the number of table rows of so many values, those without a row of their own included."""
+        m = self.num_remainders
+        return num_values if m is None else min(num_values, m + -(-num_values // m))
 
 
 @dataclass(frozen=True)
 class Hashing:
-    """Rule that hashes every value to one of `hash_size` rows."""
+    """Rule that hashes every value to `num_hashes` of `hash_size` rows."""
 
     hash_size: int
+    num_hashes: int = 1
+
+    @property
+    def ids_per_value(self) -> int:
+        return self.num_hashes
 
 
 class DataConfig(Config):

@@ -54,11 +54,11 @@ def find_grouping(
     if group_by is None:
         return None
     names = [feature.name for feature in schema.features]
-    if group_by not in names or schema.features[names.index(group_by)].is_multi_hot:
-        single = [feature.name for feature in schema.features if not feature.is_multi_hot]
+    if group_by not in names or schema.features[names.index(group_by)].has_bags:
+        single = [feature.name for feature in schema.features if not feature.has_bags]
         message = f"{group_by!r} is no categorical feature of one value a row"
         raise DataError(message, field="run.group_by", valid=" or ".join(["null", *single[:20]]))
     number = names.index(group_by)
     # The rows of shared ids come first, the row of missing values last among them.
-    first_id = 0 if encoders is None else encoders.vocabularies[number].missing_id + 1
+    first_id = 0 if encoders is None else encoders.vocabularies[number].missing_ids[0] + 1
     return Grouping(number, first_id, recall_at or ())

@@ -18,7 +18,14 @@ class Feature:
     name: str
     num_ids: int
     is_multi_hot: bool = False
-    """Whether a row may hold any number of ids; otherwise it holds one."""
+    """Whether a row may hold any number of values; otherwise it holds one."""
+    ids_per_value: int = 1
+    """Number of ids that one value has; their embeddings are pooled."""
+
+    @property
+    def has_bags(self) -> bool:
+        """Whether a row may hold another number of ids than one."""
+        return self.is_multi_hot or self.ids_per_value > 1
 
 
 @dataclass(frozen=True)

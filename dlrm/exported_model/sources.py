@@ -134,7 +134,7 @@ def are_compatible(one: Encoders, other: Encoders) -> bool:
 
 def _are_same_vocabularies(one: Vocabulary, other: Vocabulary) -> bool:
     if isinstance(one, CountedVocabulary) and isinstance(other, CountedVocabulary):
-        return one.distinct.equals(other.distinct)
+        return one.num_remainders == other.num_remainders and one.distinct.equals(other.distinct)
     if isinstance(one, DynamicVocabulary) and isinstance(other, DynamicVocabulary):
         return one.compute_checksum() == other.compute_checksum()
     fixed = HashedVocabulary | RangeVocabulary

@@ -63,7 +63,9 @@ def estimate_sizes(resolved: ResolvedJob) -> Sizes:
             num_rows = estimate_num_values(count_seen(sample, index), least, scale) + SHARED_ROWS
             if isinstance(rule, DynamicIdsConfig) and rule.max_rows is not None:
                 num_rows = min(num_rows, rule.max_rows)
-        tables.append(make_table(column.feature, num_rows, dim, is_multi_hot=column.multi_hot))
+            if isinstance(rule, Counting):
+                num_rows = rule.count_rows(num_rows)
+        tables.append(make_table(column.feature, num_rows, dim, column.multi_hot, data.vocabulary.count_ids(column)))
     basis = _find_basis(data, sample)
     return Sizes(
         tables,

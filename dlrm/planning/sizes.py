@@ -125,7 +125,9 @@ def _get_sizes_in_document(data: DataConfig, dim: int, advice: str) -> Sizes:
         if num_rows is None:
             unknown.append(column.feature)
         else:
-            tables.append(make_table(column.feature, num_rows, dim, is_multi_hot=column.multi_hot))
+            tables.append(
+                make_table(column.feature, num_rows, dim, column.multi_hot, data.vocabulary.count_ids(column))
+            )
     if unknown:
         columns = format_some(unknown[:MAX_NAMED], len(unknown))
         raise UnknownSizesError(
@@ -137,9 +139,9 @@ def _get_sizes_in_document(data: DataConfig, dim: int, advice: str) -> Sizes:
 
 def make_tables(features: "Sequence[Feature]", embedding_dim: int) -> list[Table]:
     """Return a table for each feature, with its name."""
-    return [make_table(f.name, f.num_ids, embedding_dim, is_multi_hot=f.is_multi_hot) for f in features]
+    return [make_table(f.name, f.num_ids, embedding_dim, f.is_multi_hot, f.ids_per_value) for f in features]
 
 
-def make_table(name: str, num_rows: int, embedding_dim: int, *, is_multi_hot: bool) -> Table:
+def make_table(name: str, num_rows: int, embedding_dim: int, is_multi_hot: bool, ids_per_value: int) -> Table:
     """Return the table of one column."""
-    return Table(name, num_rows, embedding_dim, MULTI_HOT_IDS if is_multi_hot else 1.0)
+    return Table(name, num_rows, embedding_dim, ids_per_value * (MULTI_HOT_IDS if is_multi_hot else 1.0))

@@ -59,7 +59,7 @@ class TreeInputs:
 
     def encode(self, rows: Rows) -> Matrix:
         """Encode rows: [n, columns]."""
-        ids = split_features(rows)
+        ids = _split_features(self.schema, rows)
         return _stack_columns(self.schema, rows, {number: rates[ids[number]] for number, rates in self.rates.items()})
 
 
@@ -74,7 +74,7 @@ def make_tree_inputs(schema: DataSchema, rows: Rows) -> tuple[TreeInputs, Matrix
     mean = np.average(rows.labels, weights=weights)
     rates: dict[int, Matrix] = {}
     rates_of_rows: dict[int, Matrix] = {}
-    for number, (feature, ids) in enumerate(zip(schema.features, split_features(rows), strict=True)):
+    for number, (feature, ids) in enumerate(zip(schema.features, _split_features(schema, rows), strict=True)):
         if feature.is_multi_hot or feature.num_ids <= MAX_CATEGORIES:
             continue
         sums = np.bincount(ids, weights * (rows.labels - mean), feature.num_ids)
@@ -89,10 +89,16 @@ def make_tree_inputs(schema: DataSchema, rows: Rows) -> tuple[TreeInputs, Matrix
     return TreeInputs(schema, rates), _stack_columns(schema, rows, rates_of_rows)
 
 
+def _split_features(schema: DataSchema, rows: Rows) -> list[NDArray[np.int64]]:
+    """Return the first id of each value of each feature, row by row."""
+    ids = split_features(rows)
+    return [of_feature[:: feature.ids_per_value] for feature, of_feature in zip(schema.features, ids, strict=True)]
+
+
 def _stack_columns(schema: DataSchema, rows: Rows, rates: dict[int, Matrix]) -> Matrix:
     """Stack the columns of rows. rates: [n] rates of each feature of many ids, by number of the feature."""
     columns: list[NDArray[Any]] = [*rows.dense.T]
-    for number, (feature, ids) in enumerate(zip(schema.features, split_features(rows), strict=True)):
+    for number, (feature, ids) in enumerate(zip(schema.features, _split_features(schema, rows), strict=True)):
         columns.append(rows.ids.lengths[number] if feature.is_multi_hot else ids)
         if number in rates:
             columns.append(rates[number])

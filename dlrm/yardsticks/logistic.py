@@ -185,7 +185,7 @@ def _make_inputs(
     """Make the inputs of rows. ids, num_ids: ids of each feature, and their number."""
     blocks: list[InputBlock] = [DenseInputs(rows.dense)]
     for number, feature in enumerate(schema.features):
-        if not feature.is_multi_hot:
+        if not feature.has_bags:
             blocks.append(SingleIdInputs(ids[number], num_ids[number]))
             continue
         lengths = rows.ids.lengths[number]

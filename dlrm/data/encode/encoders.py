@@ -107,14 +107,16 @@ class Encoders:
     @property
     def schema_of_rows(self) -> DataSchema:
         columns = zip(self.schema.categorical, self.vocabularies, strict=True)
-        features = (Feature(column.feature, vocabulary.num_ids, column.multi_hot) for column, vocabulary in columns)
+        features = (
+            Feature(column.feature, vocabulary.num_ids, column.multi_hot, len(vocabulary.missing_ids))
+            for column, vocabulary in columns
+        )
         return DataSchema(len(self.dense_names), tuple(features))
 
     def encode(self, table: RawTable) -> Rows:
         """Encode the rows of `table` as a model reads them."""
         ids = [self.encode_ids(index, column) for index, column in enumerate(table.categorical)]
-        ones = np.ones(table.num_rows, dtype=np.int32)
-        lengths = [ones if column.lengths is None else column.lengths for column in table.categorical]
+        lengths = [self.count_ids(index, column) for index, column in enumerate(table.categorical)]
         bags = JaggedIds(
             np.concatenate(ids) if ids else np.empty(0, dtype=np.int64),
             np.stack(lengths) if lengths else np.empty((0, table.num_rows), dtype=np.int32),
@@ -130,11 +132,18 @@ class Encoders:
         ]
         return np.stack(features, axis=1) if features else np.empty((table.num_rows, 0), dtype=np.float32)
 
+    def count_ids(self, index: int, column: CategoricalValues) -> NDArray[np.int32]:
+        """Return the number of ids [n] that each row has in categorical column number `index`."""
+        lengths = np.ones(column.num_rows, dtype=np.int32) if column.lengths is None else column.lengths
+        return lengths * np.int32(len(self.vocabularies[index].missing_ids))
+
     def encode_ids(self, index: int, column: CategoricalValues) -> NDArray[np.int64]:
-        """Compute the ids of categorical column number `index`: [n], or [sum of lengths] where it is multi-hot."""
+        """Compute the ids of categorical column number `index`: [n], or [sum of `count_ids`] if it has bags."""
         vocabulary = self.vocabularies[index]
+        ids = vocabulary.encode(column.distinct)
         # Code -1, a missing value, indexes the last element.
-        return np.take(np.append(vocabulary.encode(column.distinct), vocabulary.missing_id), column.codes)
+        ids = np.append(ids, np.reshape(vocabulary.missing_ids, (1, *ids.shape[1:])), axis=0)
+        return np.take(ids, column.codes, axis=0).ravel()
 
     def save(self, directory: Path) -> None:
         """Write the encoders to `directory`, which is created; equal encoders give equal bytes. Raises OSError."""
@@ -145,7 +154,9 @@ class Encoders:
             match vocabulary:
                 case CountedVocabulary():
                     values = pl.DataFrame({"value": vocabulary.distinct, "count": vocabulary.counts})
-                    saved.append(_CountedRecord(file=file, num_ids=vocabulary.num_ids))
+                    saved.append(
+                        _CountedRecord(file=file, num_ids=vocabulary.num_ids, num_remainders=vocabulary.num_remainders)
+                    )
                 case DynamicVocabulary():
                     columns = {"row": vocabulary.rows, "count": vocabulary.counts, "age": vocabulary.ages}
                     values = pl.DataFrame({"value": vocabulary.values, **columns})
@@ -173,7 +184,9 @@ class Encoders:
                 continue
             values = pl.read_parquet(directory / entry.file)
             if isinstance(entry, _CountedRecord):
-                vocabularies.append(CountedVocabulary(values["value"], values["count"].to_numpy()))
+                vocabularies.append(
+                    CountedVocabulary(values["value"], values["count"].to_numpy(), entry.num_remainders)
+                )
             else:
                 rows, counts, ages = (values[name].to_numpy() for name in ("row", "count", "age"))
                 numbers = entry.num_ids, entry.window_rows, entry.base
@@ -193,6 +206,7 @@ class _CountedRecord(_Record):
     kind: Literal["counted"] = "counted"
     file: VocabularyFile
     num_ids: int
+    num_remainders: int | None = None
 
 
 class _DynamicRecord(_Record):

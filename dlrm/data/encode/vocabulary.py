@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import ClassVar, Literal
@@ -12,6 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
+from dlrm.config.data import Counting
 from dlrm.config.schema import TIME_PART_VALUES, TimePart
 from dlrm.data.raw.values.distinct import round_to_float32
 from sharding.counter_random import random_bits, stream_key
@@ -29,22 +30,30 @@ class CountedVocabulary:
     """Vocabulary with one row for each frequent value, most frequent first, from row 2 on.
 
     Row 0 is for values that are rare or were never seen in training, row 1 for missing values. Values that later data
-    adds follow after the existing ones, again the most frequent first.
+    adds follow after the existing ones, again the most frequent first. With remainders these are no rows but numbers,
+    and number i has the rows i mod m and m + i // m, whose embeddings are added up (Shi et al. 2020, arXiv 1909.02107,
+    section 3.2).
     """
 
     distinct: pl.Series
-    """[num_ids - 2] values of rows 2, 3, ...: Int64 or String."""
+    """[n] values of rows 2, 3, ...: Int64 or String."""
     counts: NDArray[np.int64]
-    """[num_ids - 2] numbers of training rows that held each value when it was added."""
-    missing_id: ClassVar[int] = MISSING_ID
+    """[n] numbers of training rows that held each value when it was added."""
+    num_remainders: int | None = None
+    """Number m of remainders; None if every value has a row of its own."""
 
     @classmethod
-    def build(cls, distinct: pl.Series, counts: NDArray[np.int64], min_count: int) -> "CountedVocabulary":
+    def build(
+        cls, distinct: pl.Series, counts: NDArray[np.int64], min_count: int, num_remainders: int | None = None
+    ) -> "CountedVocabulary":
         """Build the vocabulary of the values that occur in at least `min_count` training rows.
 
         distinct: [n] distinct values, ascending; values of equal count keep this order. counts: [n] their counts.
+        num_remainders: used if fewer rows will do.
         """
-        return cls(distinct.clear(), np.empty(0, dtype=np.int64)).extend(distinct, counts, min_count)
+        found = cls(distinct.clear(), np.empty(0, dtype=np.int64)).extend(distinct, counts, min_count)
+        is_smaller = Counting(1, num_remainders).count_rows(found.num_ids) < found.num_ids
+        return replace(found, num_remainders=num_remainders) if is_smaller else found
 
     def extend(self, distinct: pl.Series, counts: NDArray[np.int64], min_count: int) -> "CountedVocabulary":
         """Return this vocabulary with rows appended for the new values that occur in at least `min_count` rows.
@@ -53,18 +62,31 @@ class CountedVocabulary:
         """
         is_frequent = counts >= min_count
         distinct, counts = distinct.filter(pl.Series(is_frequent)), counts[is_frequent]
-        is_new = self.encode(distinct) == OUT_OF_VOCABULARY_ID
+        is_new = self._number(distinct) == OUT_OF_VOCABULARY_ID
         distinct, counts = distinct.filter(pl.Series(is_new)), counts[is_new]
         order = np.argsort(-counts, kind="stable")
         return CountedVocabulary(
-            pl.concat([self.distinct, distinct.gather(order)]), np.concatenate([self.counts, counts[order]])
+            pl.concat([self.distinct, distinct.gather(order)]),
+            np.concatenate([self.counts, counts[order]]),
+            self.num_remainders,
         )
 
     @property
     def num_ids(self) -> int:
-        return len(self.distinct) + 2
+        return Counting(1, self.num_remainders).count_rows(len(self.distinct) + 2)
+
+    @property
+    def missing_ids(self) -> tuple[int, ...]:
+        return tuple(self._split(np.array([MISSING_ID])).ravel().tolist())
 
     def encode(self, distinct: pl.Series) -> NDArray[np.int64]:
+        return self._split(self._number(distinct))
+
+    def _split(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        m = self.num_remainders
+        return numbers if m is None else np.stack([numbers % m, m + numbers // m], axis=1)
+
+    def _number(self, distinct: pl.Series) -> NDArray[np.int64]:
         if not len(self.distinct):
             return np.zeros(len(distinct), dtype=np.int64)
         return self._find_rows(distinct)
@@ -97,7 +119,7 @@ class DynamicVocabulary:
     """Number of training rows of a window."""
     base: str | None = None
     """Checksum of the map that this one went on from; None if it began without one."""
-    missing_id: ClassVar[int] = MISSING_ID
+    missing_ids: ClassVar[tuple[int]] = (MISSING_ID,)
 
     def encode(self, distinct: pl.Series) -> NDArray[np.int64]:
         return self._rows_of_places[self._owners.encode(distinct)]
@@ -125,23 +147,42 @@ class _Fixed(BaseModel):
 
 
 class HashedVocabulary(_Fixed):
-    """Vocabulary that hashes values to rows 1 to num_ids - 1; row 0 is for missing values. It needs no fitting."""
+    """Vocabulary that hashes values. It needs no fitting.
+
+    With k hashes a value has k rows of the table, whose embeddings are pooled: two values with one row in common mostly
+    differ in another (Svenstrup et al. 2017, arXiv 1709.03933, with weights of 1). The first k rows are for missing
+    values.
+    """
 
     kind: Literal["hashed"] = "hashed"
     num_ids: int
     key: int
     """Hash key of the column: values that collide in one column do not collide in another."""
-    missing_id: ClassVar[int] = 0
+    num_hashes: int = 1
+    """Number k of rows of a value."""
 
     @classmethod
-    def for_column(cls, column: int, hash_size: int) -> "HashedVocabulary":
+    def for_column(cls, column: int, hash_size: int, num_hashes: int = 1) -> "HashedVocabulary":
         """Make the vocabulary of categorical column number `column`, with a table of `hash_size` rows."""
-        return cls(num_ids=hash_size, key=stream_key(_HASH_SEED, column))
+        return cls(num_ids=hash_size, key=stream_key(_HASH_SEED, column), num_hashes=num_hashes)
+
+    @property
+    def missing_ids(self) -> tuple[int, ...]:
+        return tuple(range(self.num_hashes))
 
     def encode(self, distinct: pl.Series) -> NDArray[np.int64]:
         numbers = _hash_texts(distinct) if distinct.dtype == pl.String else distinct.to_numpy()
-        bits = random_bits(self.key, np.ascontiguousarray(numbers))
-        return (bits % np.uint64(self.num_ids - 1)).astype(np.int64) + 1
+        first = random_bits(self.key, np.ascontiguousarray(numbers))
+        if self.num_hashes == 1:
+            return self._find_rows(first)
+        others = [
+            random_bits(stream_key(self.key, number), first.view(np.int64)) for number in range(1, self.num_hashes)
+        ]
+        return np.stack([self._find_rows(bits) for bits in (first, *others)], axis=1)
+
+    def _find_rows(self, bits: NDArray[np.uint64]) -> NDArray[np.int64]:
+        k = self.num_hashes
+        return (bits % np.uint64(self.num_ids - k)).astype(np.int64) + k
 
 
 class RangeVocabulary(_Fixed):
@@ -153,7 +194,7 @@ class RangeVocabulary(_Fixed):
     kind: Literal["ranges"] = "ranges"
     edges: tuple[float, ...]
     """Least number of each range but the first, ascending."""
-    missing_id: ClassVar[int] = 0
+    missing_ids: ClassVar[tuple[int]] = (0,)
 
     @classmethod
     def divide(cls, values: NDArray[np.float64], counts: NDArray[np.int64], num_ranges: int) -> "RangeVocabulary":
@@ -192,8 +233,8 @@ class RangeVocabulary(_Fixed):
 Vocabulary = CountedVocabulary | DynamicVocabulary | HashedVocabulary | RangeVocabulary
 """Mapping of the values of one column to the `num_ids` rows of its table.
 
-`missing_id` is the row of a missing value, and `encode` returns the rows [n] of the values `distinct` [n], which are
-Int64, Float64 or String, ascending, none missing.
+`missing_ids` are the k rows of a missing value, mostly one, and `encode` returns the rows [n], or [n, k] if k > 1, of
+the values `distinct` [n], which are Int64, Float64 or String, ascending, none missing.
 """
 
 

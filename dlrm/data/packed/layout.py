@@ -7,7 +7,7 @@
     weights.bin        float32 [n], where the schema has a weight
     dense.bin          float32 [n, N]
     ids.bin            int32, or int64 where a table is too large for int32, [n, F1]: features with one id per row
-    bags-<f>.values.bin   the same type, [sum of lengths]: multi-hot feature number f
+    bags-<f>.values.bin   the same type, [sum of lengths]: feature number f, where a row may have several ids
     bags-<f>.offsets.bin  int64 [n + 1]: the ids of row i are values[offsets[i] : offsets[i + 1]]
     reused-<f>.bin     int64 [k, 2], in train/, if ids of feature number f come and go: number of a window, and table
                        row that another id has from this window on; by window
@@ -41,7 +41,7 @@ LABELS, WEIGHTS, DENSE, IDS = "labels.bin", "weights.bin", "dense.bin", "ids.bin
 
 
 def get_bag_values_name(feature: int) -> str:
-    """Return the file name of the ids of multi-hot feature number `feature`, counted over all features from 0."""
+    """Return the file name of the ids in bags of feature number `feature`, counted over all features from 0."""
     return f"bags-{feature}.values.bin"
 
 
@@ -64,6 +64,7 @@ class FeatureMeta(_Record):
     name: str
     num_ids: int
     is_multi_hot: bool
+    ids_per_value: int = 1
 
 
 class SplitMeta(_Record):
@@ -119,7 +120,7 @@ class PackedMeta(_Record):
 
     @property
     def schema_of_rows(self) -> DataSchema:
-        features = (Feature(f.name, f.num_ids, f.is_multi_hot) for f in self.features)
+        features = (Feature(f.name, f.num_ids, f.is_multi_hot, f.ids_per_value) for f in self.features)
         return DataSchema(len(self.dense), tuple(features))
 
     @property
@@ -129,11 +130,12 @@ class PackedMeta(_Record):
     @property
     def single_features(self) -> list[int]:
         """Indices of the features with one id per row, in the order of the columns of ids.bin."""
-        return [index for index, feature in enumerate(self.features) if not feature.is_multi_hot]
+        return [index for index, feature in enumerate(self.schema_of_rows.features) if not feature.has_bags]
 
     @property
-    def multi_hot_features(self) -> list[int]:
-        return [index for index, feature in enumerate(self.features) if feature.is_multi_hot]
+    def bag_features(self) -> list[int]:
+        """Indices of the features whose ids are in files of their own."""
+        return [index for index, feature in enumerate(self.schema_of_rows.features) if feature.has_bags]
 
 
 def compute_checksum(meta: PackedMeta, folders: tuple[str, ...] = ("",)) -> str:

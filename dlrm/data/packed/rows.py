@@ -191,7 +191,7 @@ class PackedRows:
         self._ids = map_file(IDS, meta.id_dtype, n, len(self._single))
         self._unsigned = np.dtype(f"u{meta.id_dtype.itemsize}")
         self._num_single_ids = np.array([self.schema.features[feature].num_ids for feature in self._single])
-        self._lists = {feature: map_bags(feature) for feature in meta.multi_hot_features}
+        self._lists = {feature: map_bags(feature) for feature in meta.bag_features}
         self.row_bytes = -(-sum(file.num_bytes for file in self._files) // max(n, 1))
         self._is_mapped = np.zeros(-(-n // _GRAIN_ROWS), dtype=np.bool_)
         self._num_mapped = 0

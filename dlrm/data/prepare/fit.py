@@ -50,11 +50,12 @@ def fit_encoders(
     """
     columns = rows.schema.categorical
     counting = {
-        index: kind.min_count
+        index: kind
         for index, column in enumerate(columns)
         if column.has_ids and isinstance(kind := vocabulary.get_rule(column.feature), Counting)
     }
-    counts = count_values(rows, counting, workers, progress)
+    min_counts = {index: kind.min_count for index, kind in counting.items()}
+    counts = count_values(rows, min_counts, workers, progress)
     ranges = fit_ranges(rows, workers, progress) if base is None else {}
     vocabularies: list[Vocabulary] = []
     for index, column in enumerate(columns):
@@ -70,16 +71,16 @@ def fit_encoders(
         else:
             kind = vocabulary.get_rule(column.feature)
             assert isinstance(kind, Hashing), "ids are counted or hashed"
-            vocabularies.append(HashedVocabulary.for_column(index, kind.hash_size))
+            vocabularies.append(HashedVocabulary.for_column(index, kind.hash_size, kind.num_hashes))
     dense = _fit_dense_encoders(rows.schema.dense, measures) if base is None else base.dense
     return Encoders(rows.schema, dense, vocabularies)
 
 
-def _fit_counted_vocabulary(found: ValueCounts, min_count: int, base: Vocabulary | None) -> CountedVocabulary:
+def _fit_counted_vocabulary(found: ValueCounts, kind: Counting, base: Vocabulary | None) -> CountedVocabulary:
     if base is None:
-        return CountedVocabulary.build(found.values, found.counts, min_count)
+        return CountedVocabulary.build(found.values, found.counts, kind.min_count, kind.num_remainders)
     assert isinstance(base, CountedVocabulary), "check_base has checked it"
-    return base.extend(found.values, found.counts, min_count)
+    return base.extend(found.values, found.counts, kind.min_count)
 
 
 def fit_ranges(rows: StagedRows, workers: Workers, progress: PreparationProgress) -> dict[int, RangeVocabulary]:
@@ -191,14 +192,17 @@ def check_base(config: DataConfig, base: Encoders) -> None:
         vocabulary = base.vocabularies[index]
         match kind:
             case Counting():
-                fits = isinstance(vocabulary, CountedVocabulary)
+                fits = (
+                    isinstance(vocabulary, CountedVocabulary)
+                    # A column of few values has none, whatever is asked for.
+                    and vocabulary.num_remainders in (None, kind.num_remainders)
+                )
             case DynamicIdsConfig():
                 fits = isinstance(vocabulary, DynamicVocabulary)
                 if isinstance(vocabulary, DynamicVocabulary):
                     _check_dynamic_base(config, kind, vocabulary, column.feature)
             case Hashing():
-                expected = HashedVocabulary.for_column(index, vocabulary.num_ids)
-                fits = vocabulary == expected and kind.hash_size == vocabulary.num_ids
+                fits = vocabulary == HashedVocabulary.for_column(index, kind.hash_size, kind.num_hashes)
         if not fits:
             what = {DynamicVocabulary: "ids that come and go", CountedVocabulary: "counted values"}.get(
                 type(vocabulary), f"values hashed into {vocabulary.num_ids:,} rows"

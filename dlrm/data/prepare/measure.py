@@ -3,6 +3,7 @@
 They give the contents of `meta.json`, and show whether the splits can be trained and evaluated on.
 """
 
+import dataclasses
 import math
 import platform
 from collections.abc import Sequence
@@ -81,7 +82,7 @@ class SplitMeasure:
     sum_of_positive_weights: float
     """Sum of the weights of the rows whose label is 1."""
     num_values: dict[int, int]
-    """Number of values in all these rows, by index of the multi-hot feature."""
+    """Number of values in all these rows, by index of the feature."""
 
 
 @dataclass(frozen=True)
@@ -136,9 +137,8 @@ def _measure_split(rows: StagedRows, staged: StagedPart, is_in: NDArray[np.bool_
         sum_of_weights=float(num_rows if weights is None else weights[is_in].sum(dtype=np.float64)),
         sum_of_positive_weights=float(num_positives if weights is None else weights[is_positive].sum(dtype=np.float64)),
         num_values={
-            index: int(lengths[is_in].sum(dtype=np.int64))
+            index: num_rows if (lengths := staged.lengths(index)) is None else int(lengths[is_in].sum(dtype=np.int64))
             for index in range(len(rows.schema.categorical))
-            if (lengths := staged.lengths(index)) is not None
         },
     )
 
@@ -174,7 +174,7 @@ def describe(
     is_small = all(feature.num_ids <= _MAX_INT32_ROWS for feature in features)
     return PackedMeta(
         dense=encoders.dense_names,
-        features=[FeatureMeta(name=f.name, num_ids=f.num_ids, is_multi_hot=f.is_multi_hot) for f in features],
+        features=[FeatureMeta(**dataclasses.asdict(feature)) for feature in features],
         id_type="int32" if is_small else "int64",
         has_weights=config.raw_schema.weight is not None,
         splits=splits,

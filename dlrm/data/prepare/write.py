@@ -39,10 +39,10 @@ class Positions:
     row: int
     """Number of the part's first row within the split."""
     values: dict[int, int]
-    """Number of the part's first value within the split, by index of the multi-hot feature."""
+    """Number of the part's first id within the split, by index of the feature with bags."""
 
-    def advance(self, measure: SplitMeasure) -> "Positions":
-        values = {feature: start + measure.num_values[feature] for feature, start in self.values.items()}
+    def advance(self, measure: SplitMeasure, meta: PackedMeta) -> "Positions":
+        values = {feature: start + _count_ids(feature, measure, meta) for feature, start in self.values.items()}
         return Positions(self.row + measure.num_rows, values)
 
 
@@ -92,11 +92,15 @@ def compute_file_sizes(meta: PackedMeta, measures: Sequence[PartMeasure]) -> dic
         if meta.has_weights:
             row_bytes[WEIGHTS] = 4
         sizes |= {f"{split}/{name}": num_rows * size for name, size in row_bytes.items()}
-        for feature in meta.multi_hot_features:
-            num_values = sum(measure.splits[split].num_values[feature] for measure in measures)
-            sizes[f"{split}/{get_bag_values_name(feature)}"] = num_values * meta.id_dtype.itemsize
+        for feature in meta.bag_features:
+            num_ids = sum(_count_ids(feature, measure.splits[split], meta) for measure in measures)
+            sizes[f"{split}/{get_bag_values_name(feature)}"] = num_ids * meta.id_dtype.itemsize
             sizes[f"{split}/{get_bag_offsets_name(feature)}"] = (num_rows + 1) * 8
     return sizes
+
+
+def _count_ids(feature: int, measure: SplitMeasure, meta: PackedMeta) -> int:
+    return measure.num_values[feature] * meta.features[feature].ids_per_value
 
 
 def flush_and_hash_files(
@@ -114,12 +118,10 @@ def flush_and_hash_files(
 
 def _compute_positions(meta: PackedMeta, measures: Sequence[PartMeasure]) -> Iterator[dict[Split, Positions]]:
     """Yield the positions of every part in both splits, in the order of the parts."""
-    positions: dict[Split, Positions] = {
-        split: Positions(0, dict.fromkeys(meta.multi_hot_features, 0)) for split in SPLITS
-    }
+    positions: dict[Split, Positions] = {split: Positions(0, dict.fromkeys(meta.bag_features, 0)) for split in SPLITS}
     for measure in measures:
         yield positions
-        positions = {split: position.advance(measure.splits[split]) for split, position in positions.items()}
+        positions = {split: position.advance(measure.splits[split], meta) for split, position in positions.items()}
 
 
 def _create_files(directory: Path, sizes: dict[str, int]) -> None:
@@ -176,27 +178,26 @@ def _write_part(rows: StagedRows, to_ids: _Ids, files: PackedFiles, work: tuple[
             # np.compress, because array[is_in] is several times slower on whole rows.
             selected = np.compress(is_in, array, axis=0)
             files.write_array(split, name, selected, position.row * array.shape[1] * array.itemsize)
-        for feature in files.meta.multi_hot_features:
+        for feature in files.meta.bag_features:
             column = staged.categorical(feature)
-            values = to_ids.encode(part, feature, column)
-            _write_bags(values, column, files, split, is_in, position, feature)
+            values, lengths = to_ids.encode(part, feature, column), to_ids.encoders.count_ids(feature, column)
+            _write_bags(values, lengths, files, split, is_in, position, feature)
     return part
 
 
 def _write_bags(
     ids: NDArray[np.int64],
-    column: CategoricalValues,
+    lengths: NDArray[np.int32],
     files: PackedFiles,
     split: Split,
     is_in: NDArray[np.bool_],
     position: Positions,
     feature: int,
 ) -> None:
-    assert column.lengths is not None, "a multi-hot column has lengths"
     start = position.values[feature]
-    values = ids[np.repeat(is_in, column.lengths)].astype(files.meta.id_dtype)
+    values = ids[np.repeat(is_in, lengths)].astype(files.meta.id_dtype)
     files.write_array(split, get_bag_values_name(feature), values, start * values.itemsize)
-    ends = start + np.cumsum(column.lengths[is_in], dtype=np.int64)
+    ends = start + np.cumsum(lengths[is_in], dtype=np.int64)
     # The first offset, 0, needs no write: files are created with zeros.
     files.write_array(split, get_bag_offsets_name(feature), ends, 8 * (position.row + 1))
 

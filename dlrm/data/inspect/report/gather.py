@@ -319,7 +319,8 @@ def gather(config: DataConfig, max_rows: int, on_rows: OnRows) -> InspectedRows:
     )
     missing_ids = [None] * len(features)
     if data.encoders is not None:
-        missing_ids = [vocabulary.missing_id for vocabulary in data.encoders.vocabularies]
+        of_columns = [vocabulary.missing_ids for vocabulary in data.encoders.vocabularies]
+        missing_ids = [ids[0] if len(ids) == 1 else None for ids in of_columns]
     gatherer = Gatherer(names, max_rows, data.train.num_rows)
     return gatherer.gather(lambda: _cut_encoded_blocks(data.train, missing_ids), on_rows)
 
@@ -341,12 +342,12 @@ def _parse(
 ) -> Parsed:
     rows = source.read(np.arange(start, start + num_rows, dtype=np.int64))
     dense = [column.astype(np.float64) for column in rows.dense.T]
-    is_multi_hot = [feature.is_multi_hot for feature in source.schema.features]
-    return Parsed(RawTable(rows.labels, rows.weights, dense, _make_columns(rows.ids, is_multi_hot, missing_ids)))
+    has_bags = [feature.has_bags for feature in source.schema.features]
+    return Parsed(RawTable(rows.labels, rows.weights, dense, _make_columns(rows.ids, has_bags, missing_ids)))
 
 
 def _make_columns(
-    bags: NumpyIds, is_multi_hot: Sequence[bool], missing_ids: Sequence[int | None]
+    bags: NumpyIds, has_bags: Sequence[bool], missing_ids: Sequence[int | None]
 ) -> list[CategoricalValues]:
     ends = np.cumsum(bags.lengths.sum(axis=1, dtype=np.int64))
     columns: list[CategoricalValues] = []
@@ -359,6 +360,6 @@ def _make_columns(
             missing = int(np.searchsorted(distinct, missing_id))
             codes = np.where(codes == missing, -1, codes - (codes > missing)).astype(np.int32)
             distinct = np.delete(distinct, missing)
-        lengths = bags.lengths[index] if is_multi_hot[index] else None
+        lengths = bags.lengths[index] if has_bags[index] else None
         columns.append(CategoricalValues(codes, pl.Series(distinct), lengths))
     return columns

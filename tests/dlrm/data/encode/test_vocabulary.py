@@ -41,7 +41,7 @@ def test_rows_go_to_frequent_values_the_most_frequent_first_and_ties_by_value() 
 def test_rare_and_unseen_values_share_a_row_and_missing_ones_have_their_own() -> None:
     vocabulary = counted(["b", "b", "a", "c", "c", "c"], min_count=2)
     assert vocabulary.encode(pl.Series(["a", "b", "c", "d"])).tolist() == [OUT_OF_VOCABULARY_ID, 3, 2, 0]
-    assert vocabulary.missing_id == MISSING_ID
+    assert vocabulary.missing_ids == (MISSING_ID,)
 
 
 def test_a_column_without_frequent_values_is_all_rare() -> None:
@@ -100,7 +100,7 @@ def test_hashed_values_stay_within_the_table_and_off_the_row_of_the_missing(
     rows = vocabulary.encode(series(values))
     assert ((rows >= 1) & (rows < hash_size)).all()
     np.testing.assert_array_equal(vocabulary.encode(series(values[::-1])), rows[::-1])
-    assert vocabulary.missing_id == 0
+    assert vocabulary.missing_ids == (0,)
 
 
 @given(st.one_of(st.tuples(st.lists(values, min_size=1), st.lists(values)) for values in (TEXTS, NUMBERS)))
@@ -112,7 +112,7 @@ def test_no_value_seen_or_unseen_has_an_id_beyond_its_table(values: tuple[list, 
         vocabularies.append(RangeVocabulary(edges=tuple(sorted({float(value) for value in seen}))))
     for vocabulary in vocabularies:
         asked = sorted({*seen, *unseen}, key=lambda value: value.encode() if isinstance(value, str) else value)
-        ids = np.append(vocabulary.encode(series(asked)), vocabulary.missing_id)
+        ids = np.append(vocabulary.encode(series(asked)), vocabulary.missing_ids)
         assert ids.min() >= 0
         assert ids.max() < vocabulary.num_ids
 
