@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import parquet
@@ -106,23 +107,49 @@ def measure(job: dict[str, Any], directory: Path) -> dict[str, Any]:
     document, packed = directory / "job.json", directory / "packed"
     document.write_text(json.dumps(job))
     started = time.perf_counter()
-    run_command("prepare", document, "--output", packed)
+    _, prepare_bytes = run_command("prepare", document, "--output", packed)
     prepare_seconds = time.perf_counter() - started
     meta = open_packed_meta(packed)
     job["data"] = {"format": "packed", "train": [str(packed)], "order": "time", "window_rows": WINDOW_ROWS}
     document.write_text(json.dumps(job))
-    answer = run_command("train", document, "--run-directory", directory / "run", "--json")
+    answer, train_bytes = run_command("train", document, "--run-directory", directory / "run", "--json")
     outcome = json.loads(answer.splitlines()[-1])
     return {
         "table_rows": [feature.num_ids for feature in meta.features],
         "prepare_rows_per_second": round(meta.splits["train"].num_rows / prepare_seconds),
         **{name: outcome[name] for name in ("auc", "log_loss", "samples_per_second")},
+        "prepare_peak_bytes": prepare_bytes,
+        "train_peak_bytes": train_bytes,
     }
 
 
-def run_command(*arguments: Any) -> str:
+def run_command(*arguments: Any) -> tuple[str, int]:
+    """Run a command; return its output, and the most private memory that all its processes had at a time."""
     command = [sys.executable, "-m", "cli", *map(str, arguments)]
-    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        peak = 0
+        while True:
+            try:
+                output, _ = process.communicate(timeout=0.5)
+            except subprocess.TimeoutExpired:
+                peak = max(peak, sum_private_bytes(process.pid))
+                continue
+            if process.returncode:
+                raise subprocess.CalledProcessError(process.returncode, command)
+            return output, peak
+
+
+def sum_private_bytes(pid: int) -> int:
+    """Sum up the memory of a process and its descendants that no other process has."""
+    total = 0
+    try:
+        process = psutil.Process(pid)
+        for one in (process, *process.children(recursive=True)):
+            total += one.memory_full_info().uss
+    except psutil.Error:
+        # A process has ended meanwhile.
+        return total
+    return total
 
 
 def main() -> None:
