@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from cli.commands.backup import backup, restore
+from cli.commands.compact import compact
 from cli.commands.compare import compare
 from cli.commands.compress import compress
 from cli.commands.cooldown import cooldown
@@ -143,7 +144,21 @@ app.add_typer(keys, name="keys", rich_help_panel=SERVICE)
 app.add_typer(schedules, name="schedules", rich_help_panel=SERVICE)
 app.add_typer(webhooks, name="webhooks", rich_help_panel=SERVICE)
 app.command("login-link", rich_help_panel=SERVICE)(login_link)
-for command in (train, resume, cooldown, tune, sweep, report, plan, evaluate, predict, export, compress, upload):
+for command in (
+    train,
+    resume,
+    cooldown,
+    tune,
+    sweep,
+    report,
+    plan,
+    evaluate,
+    predict,
+    export,
+    compact,
+    compress,
+    upload,
+):
     app.command(rich_help_panel=LOCAL)(command)
 app.command(rich_help_panel=DATA)(prepare)
 app.add_typer(data, rich_help_panel=DATA)

@@ -22,12 +22,15 @@ from dlrm.record import (
     CHECKPOINTS_REMOVED,
     CheckpointManifest,
     CheckpointReport,
+    EventReport,
     RunDirectory,
     are_files_reported,
 )
 from dlrm.reporting.reporter import EventRelay, Reporter
 from hostinfo.process_memory import reset_peak
 from sharding.comm.process_groups import Ranks
+
+OnWritten = Callable[[Path, RunProgress], EventReport]
 
 RELAY_SECONDS = 1.0
 """Seconds between two looks for events of uploads."""
@@ -64,11 +67,14 @@ class Saver:
         saved_step: int | None = None,
         relay: EventRelay | None = None,
         sharers: DirectoryRanks | None = None,
+        on_written: "OnWritten | None" = None,
     ) -> None:
         """Prepare the first checkpoint.
 
         saved_step: step of the checkpoint from which the run resumes, if any. relay: of the events of processes beside
         the ranks; None if this rank passes none on. sharers: ranks that have the same `directory`; None for all.
+        on_written: called on this rank once a checkpoint is whole, mostly while training goes on; it returns an event
+        to report.
         """
         self._directory = directory
         self._state = state
@@ -81,6 +87,7 @@ class Saver:
         self._has_reported_wait = False
         self._saved_step = saved_step
         self._relay = relay
+        self._on_written = on_written
         self._sharers = sharers or DirectoryRanks.of_all(ranks.rank, ranks.world_size)
         self._relayed_at = 0.0
 
@@ -150,7 +157,8 @@ class Saver:
             num_kept = self._settings.num_kept
             removed = remove_old_checkpoints(self._directory, progress.step, num_kept, progress.best_step)
         seconds = time.monotonic() - started
-        return _WriteResult(manifest, seconds, seconds if stall_seconds is None else stall_seconds, removed)
+        event = None if self._on_written is None else self._on_written(path, progress)
+        return _WriteResult(manifest, seconds, seconds if stall_seconds is None else stall_seconds, removed, event)
 
     def _has_room(self, num_bytes: int) -> bool:
         """Whether the copies of the ranks, `num_bytes` on this one, fit on every node. Collective."""
@@ -209,6 +217,8 @@ class Saver:
         if is_counted and written.removed:
             message = f"{format_count(len(written.removed), 'old checkpoint')} removed"
             self._reporter.event(CHECKPOINTS_REMOVED, message, steps=written.removed)
+        if (event := written.event) is not None:
+            self._reporter.event(event.name, event.message, **event.details)
 
     def _report_failed(self, step: int, error: CheckpointError) -> None:
         message = f"{error}; training continues, and tries again in {self._settings.every_seconds:g} s"
@@ -222,6 +232,8 @@ class _WriteResult:
     stall_seconds: float
     removed: list[int]
     """Steps of the checkpoints that were removed afterwards."""
+    event: EventReport | None
+    """Event to report of what was made of the checkpoint; None if there is none."""
 
 
 class _WriteThread(threading.Thread):

@@ -21,6 +21,7 @@ EXECUTION_SETTINGS: dict[str, Any] = {
     "batch": {"chunk_size": True},
     "run": {
         "checkpoint_every_seconds": True,
+        "deltas": True,
         "group_by": True,
         "keep_checkpoints": True,
         "keep_scores": True,

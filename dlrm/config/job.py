@@ -138,6 +138,19 @@ class JobSpec(Config):
         return self
 
     @model_validator(mode="after")
+    def _check_deltas(self) -> Self:
+        if not self.run.deltas:
+            return self
+        nodes, ids = self.resources.node_range[-1], self.data.vocabulary
+        for field, is_set, message, valid in (
+            ("resources.nodes", nodes > 1, "deltas need the files of all ranks on one disk", "1"),
+            ("data.vocabulary.dynamic", ids.has_dynamic_ids, "changes ids, and a delta has rows alone", "null"),
+        ):
+            if is_set:
+                raise invalid(field, message, f"{valid}, or run.deltas false")
+        return self
+
+    @model_validator(mode="after")
     def _check_deadline(self) -> Self:
         if self.deadline_from == "submission" and self.deadline_seconds is None:
             message = "'submission' has no effect without deadline_seconds"

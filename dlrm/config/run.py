@@ -117,6 +117,11 @@ class RunSpec(Config):
     peer_timeout_seconds: float = Field(default=45.0, ge=5.0, le=3600.0)
     """Seconds without a sign of life after which a rank or a machine counts as lost: the attempt ends everywhere. One
     that works is never lost, however long a checkpoint or the preparation of rows takes it."""
+    deltas: bool = False
+    """Whether checkpoints also leave deltas, by which a loaded model follows the run: files of the rows that have
+    changed since the checkpoint before, in deltas/ of the run's directory. The first checkpoint leaves a whole model,
+    and the end of the run the difference to its model. `checkpoint_every_seconds` is the interval. Needs the disk of
+    three models more."""
     keep_scores: bool = False
     """Whether the run keeps the logit of every evaluation row, in scores/ of its directory: 4 bytes a row for each
     evaluation until the end, and then for the model that is kept alone. A blend and a recalibration are not in them."""
@@ -142,6 +147,21 @@ class RunSpec(Config):
         if self.reset_tables_each_epoch and self.warm_start is not None:
             message = "would throw away the tables of run.warm_start after the first epoch"
             raise invalid("reset_tables_each_epoch", message, "false, or no run.warm_start")
+        return self
+
+    @model_validator(mode="after")
+    def _check_deltas(self) -> Self:
+        if not self.deltas:
+            return self
+        if self.blend == "auto":
+            object.__setattr__(self, "blend", "none")
+        for field, is_set, part, valid in (
+            ("blend", self.blend != "none", "part", '"none"'),
+            ("recalibrate", self.recalibrate is not None, "map", "null"),
+        ):
+            if is_set:
+                message = f"adds a {part} to the last model, and a delta has rows alone"
+                raise invalid(field, message, f"{valid}, or run.deltas false")
         return self
 
     @model_validator(mode="after")

@@ -13,9 +13,10 @@ from safetensors.torch import save_file
 
 from dlrm.exported_model.assemble import list_matrices
 from dlrm.exported_model.card_metrics import format_table
-from dlrm.exported_model.export import ExportError, write_whole
+from dlrm.exported_model.export import ExportError
 from dlrm.exported_model.layout import CARD, CONFIG, ENCODERS, METRICS, WEIGHTS, Compression
 from dlrm.exported_model.model import SavedModel
+from dlrm.exported_model.write_whole import write_whole
 from dlrm.model import PlainModel
 from dlrm.model.quantized import choose_kept, encode_matrix, quantize_table
 

@@ -2,10 +2,8 @@
 
 import json
 import platform
-import shutil
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -23,18 +21,16 @@ from dlrm.exported_model.layout import (
     CARD,
     CONFIG,
     ENCODERS,
-    HUB_CARD,
-    MANIFEST,
     METRICS,
     WEIGHTS,
-    Manifest,
     Recalibration,
     SavedConfig,
 )
 from dlrm.exported_model.weights_file import map_new_weights
+from dlrm.exported_model.write_whole import write_whole
 from dlrm.metrics.true_rates import correct_rate
 from dlrm.model import FirstOrder, PlainModel
-from dlrm.record import FileRecord, get_checkpoint_step, sync_directory, sync_tree
+from dlrm.record import get_checkpoint_step
 
 
 class ExportError(OSError):
@@ -57,12 +53,12 @@ def export_model(
     cannot be read, and ExportError
     if the model cannot be written, such as on a full disk; a model that was in `directory` before is kept then.
     """
-    model = _make_model(resolved.job, dataset.schema)
+    model = make_model(resolved.job, dataset.schema)
     model.first_order = first_order
     config = make_saved_config(resolved, dataset, get_checkpoint_step(checkpoint), first_order, recalibration)
     try:
         with write_whole(directory) as part:
-            _write_weights(part / WEIGHTS, checkpoint, resolved.job, model)
+            write_weights(part / WEIGHTS, checkpoint, resolved.job, model)
             if dataset.encoders is not None:
                 dataset.encoders.save(part / ENCODERS)
             (part / CONFIG).write_text(config.model_dump_json(indent=1))
@@ -113,7 +109,7 @@ def read_model(checkpoint: Path, job: JobConfig, schema: DataSchema) -> PlainMod
 
     Raises CheckpointError if it cannot be read.
     """
-    model = _make_model(job, schema)
+    model = make_model(job, schema)
     weights = {name: torch.empty(tensor.shape) for name, tensor in model.state_dict().items()}
     _load_weights(weights, checkpoint, job, model)
     model.load_state_dict(weights, assign=True)
@@ -125,11 +121,12 @@ def _find_raw_format(data: DataConfig, packed: Path) -> str | None:
     return data.format if data.is_raw else open_packed_meta(packed).raw_format
 
 
-def _make_model(job: JobConfig, schema: DataSchema) -> PlainModel:
+def make_model(job: JobConfig, schema: DataSchema) -> PlainModel:
+    """Make a model without weights."""
     return PlainModel(job.model, schema.num_dense, {feature.name: feature.num_ids for feature in schema.features})
 
 
-def _write_weights(path: Path, checkpoint: Path, job: JobConfig, model: PlainModel) -> None:
+def write_weights(path: Path, checkpoint: Path, job: JobConfig, model: PlainModel) -> None:
     """Write the weights of the checkpoint, and the weights of the first-order part of `model`, if it has one.
 
     Raises OSError, and CheckpointError if the checkpoint cannot be read.
@@ -149,42 +146,3 @@ def _load_weights(weights: Mapping[str, torch.Tensor], checkpoint: Path, job: Jo
         load_state({"tables": {"weights": tables}, "dense": dense}, checkpoint)
     else:
         load_state({AVERAGE: {"tables": tables, "dense": dense}}, checkpoint)
-
-
-@contextmanager
-def write_whole(directory: Path) -> Iterator[Path]:
-    """Create `<directory>.part` to be filled, and rename it to `directory` at the end of the `with`.
-
-    A directory that exists before keeps its name until then, and is removed after the renaming; a kill in between
-    leaves it as `<directory>.old`. An error leaves it unchanged. The next call removes what a killed process has left.
-    """
-    part, old = (directory.with_name(f"{directory.name}.{suffix}") for suffix in ("part", "old"))
-    _remove(part)
-    try:
-        part.mkdir(parents=True)
-        yield part
-        _write_manifest(part)
-    except BaseException:
-        # Free the space of the unusable files, since the disk may be full.
-        shutil.rmtree(part, ignore_errors=True)
-        raise
-    if directory.exists():
-        _remove(old)
-        directory.rename(old)
-    part.rename(directory)
-    sync_directory(directory.parent)
-    _remove(old)
-
-
-def _write_manifest(part: Path) -> None:
-    """Flush all files and directories to disk, and write the manifest, which lists the files but the cards."""
-    sync_tree(part)
-    names = sorted(str(path.relative_to(part)) for path in part.rglob("*") if path.is_file())
-    listed = [name for name in names if name not in (CARD, HUB_CARD)]
-    Manifest(files={name: FileRecord.from_file(part / name) for name in listed}).write(part / MANIFEST)
-    sync_directory(part)
-
-
-def _remove(directory: Path) -> None:
-    if directory.exists():
-        shutil.rmtree(directory)

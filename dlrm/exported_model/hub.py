@@ -12,9 +12,10 @@ from typing import Any
 
 from dlrm.exported_model.card import describe_held_out
 from dlrm.exported_model.card_metrics import METRICS_SHOWN
-from dlrm.exported_model.export import ExportError, write_whole
+from dlrm.exported_model.export import ExportError
 from dlrm.exported_model.layout import CARD, CONFIG, ENCODERS, HUB_CARD, METRICS, WEIGHTS, SavedConfig
 from dlrm.exported_model.load import check_files
+from dlrm.exported_model.write_whole import write_whole
 
 _TASK = "tabular-classification"
 _TAGS = ("click-through-rate", "recommendation")

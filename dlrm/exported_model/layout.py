@@ -42,6 +42,7 @@ __all__ = [
     "WEIGHTS",
     "Compression",
     "Manifest",
+    "Position",
     "Recalibration",
     "SavedConfig",
 ]
@@ -75,6 +76,17 @@ class Recalibration(Record):
     """Logits that these become. Between them the map is linear; outside of them the nearest one counts."""
 
 
+class Position(Record):
+    """State of a model that takes deltas."""
+
+    base: str
+    """SHA-256 of the weights of the model that the deltas begin with."""
+    order: int = Field(ge=0)
+    """Number of deltas that it has taken."""
+    checksum: str
+    """Checksum of the last one; `base` before the first."""
+
+
 class SavedConfig(Record):
     """Content of `config.json`."""
 
@@ -103,6 +115,8 @@ class SavedConfig(Record):
     step: int | None = None
     """Step of the checkpoint that the model was exported from; null in models of earlier versions, and in one exported
     from a checkpoint that has no number."""
+    position: Position | None = None
+    """Deltas that it has taken; null if it was written whole, and in models of earlier versions."""
     compression: Compression | None = None
     """Formats of its weights if it was compressed after its training; null if it was not."""
     train_label_rate: float

@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 from dlrm.config import format_count
 from dlrm.data.encode.encoders import Encoders
 from dlrm.exported_model.assemble import assemble
+from dlrm.exported_model.delta import find_position
 from dlrm.exported_model.layout import CONFIG, ENCODERS, MANIFEST, METRICS, WEIGHTS, Manifest, SavedConfig
 from dlrm.exported_model.model import SavedModel
 from dlrm.record import FileRecord, RunDirectory
@@ -30,7 +31,7 @@ def load_saved_model(directory: Path) -> SavedModel:
         raise ModelError(f"{directory}: is the directory of a run; its model is {RunDirectory(directory).model}")
     if not directory.is_dir():
         raise ModelError(f"{directory}: no such directory (valid: {_VALID})")
-    check_files(directory)
+    manifest = check_files(directory)
     path = directory / CONFIG
     try:
         config = SavedConfig.model_validate_json(path.read_bytes())
@@ -43,11 +44,11 @@ def load_saved_model(directory: Path) -> SavedModel:
     except (OSError, ValueError, RuntimeError, PolarsError, SafetensorError) as error:
         cause = " ".join(f"{type(error).__name__}: {error}".split())
         raise ModelError(f"{path}: cannot be read, although its checksum is correct: {cause}") from error
-    return SavedModel(directory, module, config, encoders, metrics)
+    return SavedModel(directory, module, config, encoders, metrics, find_position(manifest, config))
 
 
-def check_files(directory: Path) -> None:
-    """Raise ModelError if a file of the manifest is missing or not as it was written."""
+def check_files(directory: Path) -> Manifest:
+    """Return the manifest. Raises ModelError if a file of it is missing or not as it was written."""
     path = directory / MANIFEST
     try:
         manifest = Manifest.model_validate_json(path.read_bytes())
@@ -62,6 +63,7 @@ def check_files(directory: Path) -> None:
             raise ModelError(f"{path}: does not list {name} (valid: {_VALID})")
     with ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="verify") as executor:
         list(executor.map(lambda name: _check_file(directory / name, manifest.files[name]), manifest.files))
+    return manifest
 
 
 def _check_file(path: Path, written: FileRecord) -> None:

@@ -22,7 +22,8 @@ from dlrm.data.raw.text.jsonl import check_keys
 from dlrm.data.raw.typed.typed_table import check_columns, parse_table
 from dlrm.data.raw.values.columns import list_columns_to_read
 from dlrm.data.rows import DataSchema, Feature
-from dlrm.exported_model.layout import SavedConfig
+from dlrm.exported_model.delta import DeltaError, read_delta
+from dlrm.exported_model.layout import Position, SavedConfig
 from dlrm.exported_model.python_rows import make_table
 from dlrm.exported_model.score import Piece, count_faults, make_block_pieces, score, score_pieces, to_probabilities
 from dlrm.exported_model.sources import (
@@ -60,10 +61,12 @@ class SavedModel:
         config: SavedConfig,
         encoders: Encoders | None,
         metrics: Mapping[str, float | None],
+        position: Position | None = None,
     ) -> None:
         """Assemble a loaded model; see `dlrm.exported_model.load.load_saved_model`.
 
-        encoders: None if the model was trained on a synthetic log.
+        encoders: None if the model was trained on a synthetic log. position: deltas that it has taken; None if it can
+        take none.
         """
         self.directory = directory
         self.module = module
@@ -73,6 +76,7 @@ class SavedModel:
         self.metrics = metrics
         """Final metrics of the run, by name."""
         self._encoders = encoders
+        self._position = position
 
     @property
     def encoders(self) -> Encoders:
@@ -160,6 +164,20 @@ class SavedModel:
         for piece in count_faults(score_pieces(self.module, pieces, num_threads), bad_rows, odd_values):
             yield piece.all_probabilities
         _warn(odd_values)
+
+    def apply_delta(self, path: Path | str) -> None:
+        """Take the next delta of the run that this model is from: it then has the weights of a later step.
+
+        path: a file that `run.deltas` left. The weights change in place, so that no other thread may predict meanwhile.
+        Raises `dlrm.exported_model.delta.DeltaError`, a ValueError, if it is damaged, of another model or not the next
+        one; the model is unchanged then.
+        """
+        if self._position is None:
+            raise DeltaError(f"{self.directory}: a checkpoint takes no deltas (valid: the base of a run's deltas)")
+        delta = read_delta(Path(path))
+        delta.check_follows(self._position)
+        delta.apply(self.module.state_dict())
+        self._position = delta.record.position
 
     def make_torchrec_tables(self) -> "EmbeddingBagCollection":
         """Make TorchRec's `EmbeddingBagCollection` of the tables, which shares their memory. Needs torchrec.

@@ -30,6 +30,8 @@ from dlrm.record.event_names import (
     DATA_LOADED,
     DATA_REUSED,
     DECIDED,
+    DELTA_FAILED,
+    DELTA_WRITTEN,
     ENDED_EARLY,
     FEW_EVALUATION_ROWS,
     FEW_STEPS,

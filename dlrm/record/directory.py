@@ -9,6 +9,7 @@
   blend.safetensors
   trackers/tensorboard/  trackers/mlflow.db  trackers/wandb/
   scores/step-00001200.npy  labels.npy  scores.json
+  deltas/
   model/
 """
 
@@ -189,6 +190,11 @@ class RunDirectory:
     def trackers(self) -> Path:
         """Directory of the files of experiment trackers; absent where the job uses none."""
         return self.path / "trackers"
+
+    @property
+    def deltas(self) -> Path:
+        """Directory of the deltas of the model, absent where the job does not ask for them."""
+        return self.path / "deltas"
 
     @property
     def model(self) -> Path:

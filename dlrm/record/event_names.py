@@ -13,6 +13,9 @@ METHODS = "methods"
 AVERAGES_WEIGHTS = "averages_weights"
 """Name of the event that the model of a run is an average of its weights over the steps."""
 
+DELTA_WRITTEN, DELTA_FAILED = "delta_written", "delta_failed"
+"""Names of the events that a delta of the model was written, and that it could not be."""
+
 BATCH_GROWN = "batch_grown"
 """Name of the event that steps have a larger batch from here on."""
 

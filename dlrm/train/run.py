@@ -25,6 +25,7 @@ from dlrm.reporting.reporter import Reporter
 from dlrm.train.best_model import choose_model
 from dlrm.train.blend import BlendStoppedError, refine_chosen_model
 from dlrm.train.context import RunContext
+from dlrm.train.deltas import DeltaWriter
 from dlrm.train.final_metrics import count_model_size, make_final_metrics
 from dlrm.train.finishing import EXPORT, Finishing, list_parts
 from dlrm.train.kept_scores import choose_scores
@@ -82,6 +83,8 @@ def run(context: RunContext) -> Outcome:
         export_model(
             chosen.checkpoint, directory.model, resolved, dataset, metrics, refined.first_order, refined.recalibration
         )
+        if job.run.deltas and (event := DeltaWriter(directory.deltas, resolved, dataset).finish(directory.model)):
+            reporter.event(event.name, event.message, **event.details)
         _report_model(reporter, directory)
     return Outcome(state="succeeded", reason=reason, message=message, step=progress.step, metrics=metrics)
 

@@ -25,6 +25,7 @@ from dlrm.optimizers.gain import GainState
 from dlrm.record import GRAPHS_NOT_USED
 from dlrm.train.build import Parts, PlannedTables, TrainRows, build_parts, plan_tables
 from dlrm.train.context import RunContext
+from dlrm.train.deltas import DeltaWriter
 from dlrm.train.evaluator import Evaluator
 from dlrm.train.finishing import EvaluationProgress
 from dlrm.train.kept_scores import keep_scores
@@ -72,7 +73,7 @@ def open_trainer(context: RunContext, dataset: Dataset, identity: RunIdentity) -
     report_length(reporter, resolved.job, progress, stages.stages, dataset.train.num_rows)
     report_average(reporter, parts.average)
     create_on_all_machines(context.profile, ranks)
-    with _make_saver(context, state, identity, saved_step) as saver:
+    with _make_saver(context, dataset, state, identity, saved_step) as saver:
         yield _make_trainer(context, dataset, parts, saver, progress, stages)
 
 
@@ -195,11 +196,16 @@ def _open_batches(context: RunContext, dataset: Dataset, stage: BatchStage) -> T
     )
 
 
-def _make_saver(context: RunContext, state: TrainingState, identity: RunIdentity, saved_step: int | None) -> Saver:
+def _make_saver(
+    context: RunContext, dataset: Dataset, state: TrainingState, identity: RunIdentity, saved_step: int | None
+) -> Saver:
     run, directory, reporter = context.resolved.job.run, context.directory, context.reporter
     resources = context.resolved.job.resources
     settings = SaveSettings(
         run.checkpoint_every_seconds, run.keep_checkpoints, resources.memory, resources.workers_per_node
     )
     ranks, sharers = context.ranks, context.sharers
-    return Saver(directory, state, identity, ranks, reporter, settings, saved_step, context.relay, sharers)
+    on_written = None
+    if run.deltas and ranks.rank == 0:
+        on_written = DeltaWriter(directory.deltas, context.resolved, dataset).add_checkpoint
+    return Saver(directory, state, identity, ranks, reporter, settings, saved_step, context.relay, sharers, on_written)

@@ -130,7 +130,7 @@ KILLED_AT_EVERY_LINE = """
 import os, shutil, signal, sys
 from pathlib import Path
 from typing import Any
-from dlrm.exported_model import export as whole
+from dlrm.exported_model import write_whole as whole
 
 place = Path(sys.argv[1])
 model = place / "model"
