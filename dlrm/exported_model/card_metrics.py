@@ -10,7 +10,7 @@ from dlrm.record import (
     Course,
     EvaluationSource,
     YardstickResult,
-    describe_group_figures,
+    describe_further_figures,
     find_yardsticks,
     list_quality_warnings,
 )
@@ -60,7 +60,7 @@ def render_metrics(
     others = [""] * (len(columns) - 1)
     if metrics.get("best_possible_auc") is not None:
         rows.insert(1, ("best possible AUC", _format_metric(metrics["best_possible_auc"]), *others))
-    own = describe_group_figures(metrics) | {
+    own = describe_further_figures(metrics) | {
         name: RECALIBRATION_FIGURES[name] for name in RECALIBRATION_FIGURES if name in metrics
     }
     rows += [(words, _format_own(name, metrics[name]), *others) for name, words in own.items()]
