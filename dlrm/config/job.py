@@ -237,16 +237,16 @@ class JobSpec(Config):
                     fitting = [name for name, kind in kinds.items() if kind == task.kind]
                     valid = ", ".join(fitting) or f'a label there, with kind "{task.kind}"'
                     raise invalid(f"model.tasks.{number}.label", message, valid)
-        for section, field, is_set, valid in (
-            ("run", "label_smoothing", self.run.label_smoothing > 0.0, "0"),
-            ("run", "recalibrate", self.run.recalibrate is not None, "null"),
-            ("run", "sharpness", self.run.sharpness is not None, "null"),
-            ("run", "blend", self.run.blend == "logistic", '"none"'),
-            ("data", "negative_sampling", self.data.negative_sampling is not None, "null"),
+        for section, field, *off in (
+            ("run", "label_smoothing", 0.0),
+            ("run", "recalibrate", None),
+            ("run", "sharpness", None),
+            ("run", "blend", "none", "auto"),
+            ("data", "negative_sampling", None),
         ):
-            if is_set:
+            if getattr(getattr(self, section), field) not in off:
                 message = "is for one binary label, and model.tasks has further ones"
-                raise invalid(f"{section}.{field}", message, f"{valid}, or a single task")
+                raise invalid(f"{section}.{field}", message, f"{json.dumps(off[0])}, or a single task")
         return self
 
     @model_validator(mode="after")
