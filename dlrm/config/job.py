@@ -225,6 +225,10 @@ class JobSpec(Config):
         tasks = (self.model.tasks or [])[1:]
         if not tasks:
             return self
+        sharing = self.model.task_sharing
+        if self.preconditioner is not None and sharing is not None and sharing.loss_weighting == "uncertainty":
+            message = "has factors of linear layers, and uncertainties of tasks are no such layer"
+            raise invalid("preconditioner", message, 'null, or model.task_sharing.loss_weighting "fixed"')
         if self.data.format in ("synthetic", "criteo_tsv"):
             message = f"reads further labels, and format {self.data.format} has one"
             others = " or ".join(f'"{name}"' for name in (*TABLE_FORMATS, "packed"))

@@ -86,9 +86,9 @@ class ModelSpec(Config):
     tasks: Annotated[
         Annotated[list[TaskConfig], Field(min_length=1, max_length=1 + MAX_FURTHER_LABELS)] | None, FALSE_IS_NULL
     ] = None
-    """What the model predicts, if there are several labels; null or false: the probability of data.schema.label."""
+    """Tasks of the model, if it learns several labels; null or false: the probability of data.schema.label."""
     task_sharing: TaskSharingConfig | None = None
-    """How `tasks` share the layers of top_mlp; null: a shared bottom with one linear layer for each task."""
+    """Layers between the interaction and the logits of `tasks`, and the weighting of their losses; null: a shared bottom with one linear layer for each task."""
 
     @property
     def num_tasks(self) -> int:

@@ -21,7 +21,7 @@ _SETTINGS: dict[str, dict[str, Any]] = {
 
 
 class TaskConfig(Config):
-    """One thing that a model predicts, with the label that it learns from."""
+    """A task of a model, and the label to learn it from."""
 
     name: TaskName
     """Name of the task, in metrics such as `buy.auc` and in columns of predictions."""
@@ -29,7 +29,7 @@ class TaskConfig(Config):
     """Column of its label, one of data.schema.further_labels. The first task has null: it reads data.schema.label, and
     it chooses the best model."""
     kind: LabelKind = "binary"
-    """What is predicted. binary: the probability of label 1, by the log-loss; regression: the mean of the label, by
+    """Kind of prediction. binary: the probability of label 1, by the log-loss; regression: the mean of the label, by
     half of the squared error. The first task is binary."""
     weight: Positive = 1.0
     """Factor of its loss in the sum over tasks."""
@@ -40,7 +40,7 @@ class TaskConfig(Config):
 
 
 class TaskSharingConfig(Config):
-    """How tasks share the layers of top_mlp but the last, and how their losses are weighted.
+    """Layers that tasks share, and the weighting of their losses.
 
     A field of the chosen method that is left out or null gets its default; a field that the method does not have is
     null.

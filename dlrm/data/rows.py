@@ -75,7 +75,7 @@ class Rows:
 
     @property
     def all_labels(self) -> NDArray[np.float32]:
-        """Labels [n], or [n, 1 + K] with those of further tasks."""
+        """Labels [n], or [n, 1 + K] with the labels of further tasks."""
         return self.labels if self.further_labels is None else np.column_stack([self.labels, self.further_labels])
 
     @property

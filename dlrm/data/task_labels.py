@@ -14,7 +14,7 @@ from dlrm.data.rows import Renumbered, Rows
 
 @dataclass(frozen=True)
 class TaskLabels:
-    """Which labels tasks read, and on which earlier tasks they depend."""
+    """Columns of the labels of tasks, and the earlier tasks that they depend on."""
 
     columns: Sequence[int]
     """Column of each task after the first in the further labels of rows."""
@@ -24,7 +24,8 @@ class TaskLabels:
     def choose(self, rows: Rows) -> Rows:
         """Return the rows with the labels [n, T - 1] of the tasks after the first as their further labels.
 
-        A task that is given another one has label 0 where that has label 0, and none where that has none.
+        If a task is given another one, its label is 0 in rows of label 0 of the other one, and missing in rows without
+        a label of it.
         """
         if not self.columns:
             return replace(rows, further_labels=None)

@@ -104,7 +104,7 @@ def _describe_training(result: YardstickResult) -> str:
 
 
 def _format_own(name: str, value: float | None) -> str:
-    return f"{value or 0:,.0f}" if name == NUM_GROUPED_ROWS else _format_metric(value)
+    return f"{value or 0:,.0f}" if name == NUM_GROUPED_ROWS or name.endswith(".num_rows") else _format_metric(value)
 
 
 def _format_metric(value: float | None) -> str:

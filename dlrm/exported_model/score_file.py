@@ -60,7 +60,7 @@ def open_score_file(path: Path, *, overwrite: bool, columns: Sequence[str] = (CO
 
 @contextmanager
 def open_score_lines(descriptor: int, columns: Sequence[str] = (COLUMN,)) -> Iterator[Write]:
-    """Write scores to an open file, those of a row in a line, blank where missing. descriptor: closed at the end of the
+    """Write scores to an open file, one row in a line, blank where missing. descriptor: closed at the end of the
     `with`."""
     schema = _make_schema(columns)
     with os.fdopen(descriptor, "wb") as file:

@@ -37,7 +37,7 @@ class DensePart(nn.Module):
         self._parents = find_parents(config)
 
     def finish(self, outputs: torch.Tensor) -> torch.Tensor:
-        """Return the logits [c] or [c, T], given those of the last layers [c, T]."""
+        """Return the logits [c] or [c, T]. outputs: [c, T] of the last layers."""
         if any(parent is not None for parent in self._parents):
             return multiply_probabilities(outputs, self._parents)
         return outputs.squeeze(1)
@@ -48,7 +48,7 @@ class DensePart(nn.Module):
 
     @property
     def output_layers(self) -> list[Linear]:
-        """Layers whose biases are those of the logits, in the order of the tasks."""
+        """Layers that have the biases of the logits, in the order of the tasks."""
         tops = self.top.towers if isinstance(self.top, TaskTop) else [self.top]
         layers = [top.layers[-1] for top in tops if isinstance(top, Perceptron)]
         return [layer for layer in layers if isinstance(layer, Linear)]
@@ -68,8 +68,8 @@ def set_output_bias(model: nn.Module, label_rate: float) -> None:
 def set_task_biases(model: nn.Module, tasks: Sequence[TaskConfig], labels: torch.Tensor) -> None:
     """Set the biases of the tasks after the first as `set_output_bias` does, in regression to the mean of the labels.
 
-    labels: [n, T] of some training rows, NaN where missing. The bias of a task that is given another one is that of the
-    rows where the other one has label 1; one without any label keeps its bias.
+    labels: [n, T] of some training rows, NaN where missing. For a task that is given another one, only the rows count
+    where the other one has label 1. A task without any label keeps its bias.
     """
     assert isinstance(model, DensePart), "the model of a run"
     names = [task.name for task in tasks]

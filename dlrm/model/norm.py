@@ -83,7 +83,7 @@ class Offsets(nn.Module):
 
 
 class _AddSquaresOfOffsets(torch.autograd.Function):
-    """Squares of a sample's gradients of b, which are those of the output."""
+    """Squares of a sample's gradients of b: each is the gradient of the output."""
 
     @staticmethod
     def forward(ctx: Any, outputs: torch.Tensor, slot: torch.Tensor) -> torch.Tensor:  # noqa: ARG004

@@ -19,7 +19,7 @@ class LogLoss(nn.Module):
 
 
 class TaskLoss(nn.Module):
-    """Loss of T tasks: for each sample the sum of weight_t loss_t over the tasks of which it has a label.
+    """Loss of T tasks: for each sample the sum of weight_t loss_t over the tasks that it has a label of.
 
     loss_t is the log-loss, or (y - z)^2 / 2 in regression, whose prediction is the logit z itself. With trained
     uncertainties it is exp(-s_t) loss_t + s_t / 2, s_t the logarithm of a variance, which begins at 0 (Kendall et al.
@@ -50,7 +50,6 @@ class TaskLoss(nn.Module):
         if self.log_variances is not None:
             s = self.log_variances(torch.zeros_like(losses))
             losses = torch.exp(-s) * losses + s / 2
-        # A row without a label may have any prediction: infinity times 0 would be NaN.
         losses = torch.where(is_known, losses, 0.0)
         return (losses * self.weights).sum(dim=1).mul(weights).sum()
 

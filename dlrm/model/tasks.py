@@ -72,7 +72,7 @@ def make_top(num_inputs: int, config: ModelConfig, generator: torch.Generator) -
 
 
 class Experts(nn.Module):
-    """One level of experts f: x_t' = sum_e softmax(G_t x_t)_e f_e, over the experts of task t and those of all tasks.
+    """One level of experts f: x_t' = sum_e softmax(G_t x_t)_e f_e, over the experts of task t and the shared ones.
 
     An expert of task t gets x_t, a shared one gets x_s. Every level but the last also has x_s', a sum over all experts
     with the gate G_s x_s. In the first level all inputs are the same; without experts of single tasks it is MMoE's.
@@ -88,7 +88,7 @@ class Experts(nn.Module):
         *,
         is_last: bool,
     ) -> None:
-        """Draw the weights. widths: of an expert. num_experts: shared ones, and those of each task alone."""
+        """Draw the weights. widths: of an expert. num_experts: number of shared ones, and of each task's own."""
         super().__init__()
         num_shared, num_own = num_experts
 
@@ -107,8 +107,10 @@ class Experts(nn.Module):
             draw_weight(gate, generator)
 
     def forward(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Map the inputs [c, num_inputs] of each task and of all tasks to as many outputs [c, widths[-1]], the last
-        level to those of the tasks."""
+        """Map inputs [c, num_inputs] to outputs [c, widths[-1]]: one for each task, then the shared one.
+
+        The last level has no shared output.
+        """
         *of_tasks, of_all = inputs
         shared = [expert(of_all) for expert in self.shared]
         own = [[expert(x) for expert in experts.children()] for experts, x in zip(self.own, of_tasks, strict=True)]
@@ -131,8 +133,8 @@ def find_parents(config: ModelConfig) -> list[int | None]:
 
 
 def multiply_probabilities(logits: torch.Tensor, parents: Sequence[int | None]) -> torch.Tensor:
-    """Return the logits [c, T] of tasks, given those of their towers: of a task with a parent, that of the product of
-    both probabilities (ESMM, Ma et al. 2018, arXiv 1804.07931, eq. 2). In fp32 under bf16 autocast.
+    """Multiply the probability of each task with a parent by the parent's (ESMM, Ma et al. 2018, arXiv 1804.07931, eq.
+    2), and return the logits [c, T]. logits: [c, T] of the towers; the products are in fp32 under bf16 autocast.
 
     log p = log sigmoid(z) + log p_parent; the logit is log p - log(1 - p).
     """

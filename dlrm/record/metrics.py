@@ -62,6 +62,11 @@ def describe_further_figures(metrics: Mapping[str, object]) -> dict[str, str]:
     return {name: words for name, words in names.items() if metrics.get(name) is not None}
 
 
+def has_task_figures(metrics: Mapping[str, object]) -> bool:
+    """Whether metrics are of a model with several tasks."""
+    return any("." in name for name in metrics)
+
+
 def is_guess(auc: float | None, standard_error: float | None) -> bool:
     """Whether an AUC is no better than a guess, 0.5, as far as enough rows can show."""
     if auc is None or standard_error is None or standard_error > MAX_STANDARD_ERROR:

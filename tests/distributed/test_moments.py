@@ -8,7 +8,7 @@ import torch
 
 from dlrm.config import ModelConfig, MomentsConfig
 from tests.distributed.measure_moments import MeasuredMoments, MomentsSetting, compute_sample_gradients, measure_moments
-from tests.dlrm.model.small_models import make_small_model
+from tests.dlrm.model.small_models import TASKS, make_small_model
 from tests.rank_pool.pool import RankPools
 
 MODELS = {
@@ -18,6 +18,7 @@ MODELS = {
     ),
     "masknet": make_small_model("masknet"),
     "wukong": make_small_model("wukong"),
+    "tasks": make_small_model("dlrm", **TASKS),
 }
 ALL = MomentsConfig(estimator="exact", fraction=1.0)
 SHARE = MomentsConfig(estimator="exact", fraction=0.5)
