@@ -60,6 +60,8 @@ def write_job(path: Path, file: Path, **sections: Any) -> Path:
             "task_sharing": {"method": "mmoe", "num_experts": 3},
         },
         "batch": {"global_size": 256},
+        "dense_optimizer": {"learning_rate": 0.02},
+        "table_optimizer": {"learning_rate": 0.1},
         "run": {"epochs": 4, "yardsticks": "logistic"},
         "resources": {"workers_per_node": 2},
     }
@@ -117,4 +119,5 @@ def test_labels_in_files_of_every_kind_are_prepared_alike(tmp_path: Path, suffix
         found.append(np.fromfile(output / "train/further_labels.bin", dtype="<f4"))
     assert len(found[0]) > 3000
     np.testing.assert_array_equal(found[1], found[0])
-    run("train", write_job(tmp_path, output, data={"format": "packed", "train": [str(output)]}), "--run-directory", tmp_path / "run")
+    job = write_job(tmp_path, output, data={"format": "packed", "train": [str(output)]})
+    run("train", job, "--run-directory", tmp_path / "run")
