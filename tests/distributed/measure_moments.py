@@ -114,7 +114,9 @@ def measure_moments(ranks: Ranks, setting: MomentsSetting) -> MeasuredMoments:
     none = torch.empty(0, dtype=torch.int64)
     batch = DeviceBatch(0, dense, JaggedIds(none, none.view(0, 0)), labels, weights, weights, setting.num_valid)
     divisor = setting.num_valid * setting.mean_weight
-    dense_pass = DensePass(EagerChunk(PartClock(), model, setting.is_bf16, loss=model.loss), estimator, setting.chunk_size)
+    dense_pass = DensePass(
+        EagerChunk(PartClock(), model, setting.is_bf16, loss=model.loss), estimator, setting.chunk_size
+    )
     dense_pass(batch, FixedEmbeddings(pooled), share, divisor, is_whole=False)
     sums.start_all_reduce(with_extra_sums=estimator.is_measuring).wait()
     sums.gradient /= divisor
