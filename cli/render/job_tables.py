@@ -14,7 +14,7 @@ from cli.local.console import UNKNOWN, escape_unprintable, format_decision, form
 from cli.local.progress import describe_progress
 from cli.render.tables import cell, cut_cell, dim, make_facts_table, make_table
 from dlrm.config import ResolvedJob, format_count, shorten_sizes
-from dlrm.record import RECALIBRATION_FIGURES, SHARPNESS_FIGURES, describe_group_figures, format_auc
+from dlrm.record import RECALIBRATION_FIGURES, SHARPNESS_FIGURES, describe_further_figures, format_auc
 from hostinfo.sizes import format_size
 from service.client import ApiKey, Artifact, Attempt, BatchStage, Checkpoint, DueJob, Event, Job, JobDetails, QueuePlace
 
@@ -276,7 +276,7 @@ def _list_names(result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name, words in RESULT_NAMES.items():
         yield name, words
         if name == "calibration":
-            yield from describe_group_figures(result).items()
+            yield from describe_further_figures(result).items()
 
 
 def _format_result(name: str, value: Any, result: Mapping[str, Any]) -> str:

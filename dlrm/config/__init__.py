@@ -59,7 +59,7 @@ from dlrm.config.presets import BATCH_FIELD, PRESETS, get_min_steps, list_scalin
 from dlrm.config.pruning import PruningConfig
 from dlrm.config.resources import COMPILE_FROM_SAMPLES, DnsLabel, DnsName, KubernetesConfig, ResourcesConfig
 from dlrm.config.schedule import ScheduleConfig
-from dlrm.config.schema import CRITEO_SCHEMA, CategoricalColumn, DenseColumn, SchemaConfig
+from dlrm.config.schema import CRITEO_SCHEMA, CategoricalColumn, DenseColumn, LabelColumn, SchemaConfig
 from dlrm.config.stages import (
     BatchStage,
     GrownBatch,
@@ -69,5 +69,6 @@ from dlrm.config.stages import (
     count_validation_rows,
     list_stages,
 )
+from dlrm.config.tasks import TaskConfig, TaskSharingConfig
 from dlrm.config.trackers import MlflowConfig, TrackersConfig, WandbConfig
 from dlrm.config.warm_start_fit import find_warm_start_faults, replace_warm_start_source

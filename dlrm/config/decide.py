@@ -276,6 +276,8 @@ def _decide_blend(document: dict[str, Any], facts: DataFacts | None) -> tuple[st
         return "none", "run.epochs is set"
     if run["target_auc"] is not None:
         return "none", "run.target_auc is set: the model that has reached it is kept as it is"
+    if len(document["model"]["tasks"] or []) > 1:
+        return "none", "model.tasks has further labels"
     if facts is None:
         return "none", UNKNOWN_ROWS
     if run["validation_fraction"] == 0.0:

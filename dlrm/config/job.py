@@ -11,7 +11,7 @@ from pydantic import Field, StringConstraints, model_validator
 from dlrm.config.augmentation import AugmentationConfig
 from dlrm.config.base import FALSE_IS_NULL, MAX_SECONDS, Config
 from dlrm.config.batch import MAX_BATCH, BatchConfig, BatchSpec
-from dlrm.config.data import DataConfig
+from dlrm.config.data import TABLE_FORMATS, DataConfig
 from dlrm.config.dense_averaging import DenseAveragingConfig
 from dlrm.config.errors import ConfigError, invalid, parse_document
 from dlrm.config.messages import format_count
@@ -231,6 +231,39 @@ class JobSpec(Config):
             message = f"has factors of linear layers, and {self.model.architecture} has layer normalization too"
             others = ", ".join(name for name in SETTINGS if name not in NORMALIZED)
             raise invalid("preconditioner", message, f"null, or model.architecture {others}")
+        return self
+
+    @model_validator(mode="after")
+    def _check_tasks(self) -> Self:
+        tasks = (self.model.tasks or [])[1:]
+        if not tasks:
+            return self
+        sharing = self.model.task_sharing
+        if self.preconditioner is not None and sharing is not None and sharing.loss_weighting == "uncertainty":
+            message = "has factors of linear layers, and uncertainties of tasks are no such layer"
+            raise invalid("preconditioner", message, 'null, or model.task_sharing.loss_weighting "fixed"')
+        if self.data.format in ("synthetic", "criteo_tsv"):
+            message = f"reads further labels, and format {self.data.format} has one"
+            others = " or ".join(f'"{name}"' for name in (*TABLE_FORMATS, "packed"))
+            raise invalid("model.tasks", message, f"null, or data.format {others}")
+        if self.data.table_schema is not None:
+            kinds = {label.name: label.kind for label in self.data.table_schema.further_labels}
+            for number, task in enumerate(tasks, start=1):
+                if kinds.get(task.label or "") != task.kind:
+                    message = f"{task.label!r} is no {task.kind} label of data.schema.further_labels"
+                    fitting = [name for name, kind in kinds.items() if kind == task.kind]
+                    valid = ", ".join(fitting) or f'a label there, with kind "{task.kind}"'
+                    raise invalid(f"model.tasks.{number}.label", message, valid)
+        for section, field, *off in (
+            ("run", "label_smoothing", 0.0),
+            ("run", "recalibrate", None),
+            ("run", "sharpness", None),
+            ("run", "blend", "none", "auto"),
+            ("data", "negative_sampling", None),
+        ):
+            if getattr(getattr(self, section), field) not in off:
+                message = "is for one binary label, and model.tasks has further ones"
+                raise invalid(f"{section}.{field}", message, f"{json.dumps(off[0])}, or a single task")
         return self
 
     @model_validator(mode="after")

@@ -4,10 +4,11 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from dlrm.config.base import Auto, Config, fill_defaults
+from dlrm.config.base import FALSE_IS_NULL, Auto, Config, fill_defaults
 from dlrm.config.errors import invalid
+from dlrm.config.schema import MAX_FURTHER_LABELS
+from dlrm.config.tasks import TaskConfig, TaskSharingConfig, Width, check_tasks
 
-Width = Annotated[int, Field(ge=1, le=65536)]
 Widths = Annotated[list[Width], Field(min_length=1, max_length=32)]
 MIN_DIM, MAX_DIM, DIM_MULTIPLE = 4, 1024, 4
 EmbeddingDim = Annotated[int, Field(ge=MIN_DIM, le=MAX_DIM, multiple_of=DIM_MULTIPLE)]
@@ -82,6 +83,17 @@ class ModelSpec(Config):
     vector."""
     wukong_width: int | None = Field(default=None, ge=1, le=65536)
     """Number of hidden units of the perceptron over those products in wukong; default 256."""
+    tasks: Annotated[
+        Annotated[list[TaskConfig], Field(min_length=1, max_length=1 + MAX_FURTHER_LABELS)] | None, FALSE_IS_NULL
+    ] = None
+    """Tasks of the model, if it learns several labels; null or false: the probability of data.schema.label."""
+    task_sharing: TaskSharingConfig | None = None
+    """Layers between the interaction and the logits of `tasks`, and the weighting of their losses; null: a shared bottom
+    with one linear layer for each task."""
+
+    @property
+    def num_tasks(self) -> int:
+        return 1 if self.tasks is None else len(self.tasks)
 
     @model_validator(mode="before")
     @classmethod
@@ -97,6 +109,21 @@ class ModelSpec(Config):
                 others = " or ".join(f'"{name}"' for name in list_architectures_with(field))
                 valid = f"leave it out, or set architecture to {others}"
                 raise invalid(field, f"{self.architecture} has no {field}", valid)
+        return self
+
+    @model_validator(mode="after")
+    def _check_tasks(self) -> Self:
+        sharing = self.task_sharing
+        if self.tasks is None:
+            if sharing is not None:
+                raise invalid("task_sharing", "is set without tasks", "null, or a list of tasks")
+            return self
+        check_tasks(self.tasks)
+        if self.architecture == "finalmlp":
+            others = " or ".join(f'"{name}"' for name in SETTINGS if name != "finalmlp")
+            raise invalid("architecture", "finalmlp fuses its perceptrons in one logit, and there are tasks", others)
+        if sharing is not None and sharing.num_experts is not None and len(self.top_mlp) < 2:
+            raise invalid("top_mlp", "has no widths of experts before the logit", "such as [256, 1]")
         return self
 
     @model_validator(mode="after")

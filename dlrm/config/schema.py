@@ -14,9 +14,11 @@ from dlrm.config.time_format import TimePart, check_time_format
 MAX_COLUMNS = 10_000
 MAX_NAME_LENGTH = 200
 MAX_RANGES = 4096
+MAX_FURTHER_LABELS = 31
 ColumnName = Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME_LENGTH)]
 MissingWord = Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME_LENGTH)]
 DecimalMark = Literal[".", ","]
+LabelKind = Literal["binary", "regression"]
 TIME_PART_VALUES: dict[TimePart, range] = {
     "hour": range(24),
     "weekday": range(1, 8),
@@ -117,6 +119,15 @@ class CategoricalColumn(Config):
         return self
 
 
+class LabelColumn(Config):
+    """A column with the label of a further task, which may be missing in some rows."""
+
+    name: ColumnName
+    """Name of the column in the files."""
+    kind: LabelKind = "binary"
+    """Values of the column. binary: 0 or 1; regression: finite numbers."""
+
+
 class SchemaConfig(Config):
     """The columns in use, in the order in which the model takes them; other columns are not read."""
 
@@ -126,6 +137,8 @@ class SchemaConfig(Config):
     """Value of the label column that stands for 1, such as "yes", or a comparison of numbers, such as ">= 4" (or >, <=,
     <); every other value stands for 0. Numbers are compared as numbers, and booleans are "true" and "false". A text
     that is the same as `positive` stands for 1 in any case. Null: labels are 0 or 1."""
+    further_labels: list[LabelColumn] = Field(default=[], max_length=MAX_FURTHER_LABELS)
+    """Columns of the labels of `model.tasks` after the first."""
     weight: ColumnName | None = None
     """Name of the column of sample weights, which are at least 0; null: all rows count the same."""
     dense: list[DenseColumn] = Field(default=[], max_length=MAX_COLUMNS)
@@ -148,8 +161,13 @@ class SchemaConfig(Config):
         return self.names_but_weight + ([] if self.weight is None else [self.weight])
 
     @property
+    def target_names(self) -> set[str]:
+        """Names of the columns that are read to train and to measure alone: labels and weight."""
+        return {*self.names} - {*self.input_names}
+
+    @property
     def names_but_weight(self) -> list[str]:
-        return [self.label, *self.input_names]
+        return [self.label, *(label.name for label in self.further_labels), *self.input_names]
 
     @property
     def input_names(self) -> list[str]:
@@ -189,7 +207,7 @@ class SchemaConfig(Config):
     def _check_columns(self) -> "SchemaConfig":
         repeated = [name for name, count in Counter(self.names).items() if count > 1]
         if repeated:
-            raise invalid("", f"names {repeated[0]!r} twice", "label, weight and features from different columns")
+            raise invalid("", f"names {repeated[0]!r} twice", "labels, weight and features from different columns")
         self._check_features()
         self._check_lists()
         if not self.dense and not self.categorical:

@@ -32,7 +32,7 @@ class Batch:
     ids: NumpyIds
     """Ids of F features of b rows; empty rows have empty bags."""
     labels: NDArray[np.float32]
-    """[b] labels, 0 or 1."""
+    """[b] labels, 0 or 1; [b, T] if there are further tasks, NaN where one is missing."""
     mask: NDArray[np.float32]
     """[b] mask: 1 for rows, 0 for empty rows, which come last and hold zeros."""
     weights: NDArray[np.float32] | None
@@ -195,7 +195,7 @@ def _read_batch(
         index=index,
         dense=_pad_with_zeros(rows.dense, num_empty),
         ids=pad_with_empty_bags(rows.ids, num_empty),
-        labels=_pad_with_zeros(rows.labels, num_empty),
+        labels=_pad_with_zeros(rows.all_labels, num_empty),
         mask=_pad_with_zeros(np.ones(rows.num_rows, dtype=np.float32), num_empty),
         weights=None if rows.weights is None else _pad_with_zeros(rows.weights, num_empty),
         num_valid=num_valid,

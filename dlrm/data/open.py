@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dlrm.config import DataConfig, SyntheticConfig, format_count
+from dlrm.config import DataConfig, SyntheticConfig, TaskConfig, format_count
 from dlrm.data.dataset import Dataset
 from dlrm.data.errors import DataError
 from dlrm.data.packed.open import open_packed
@@ -13,20 +13,32 @@ from dlrm.data.roots import Roots
 from dlrm.data.rows import Subset
 from dlrm.data.split import split_by_hash
 from dlrm.data.synthetic.log import SyntheticRows
+from dlrm.data.task_labels import choose_labels
 
 _RATE_ROWS = 1 << 18
 """Synthetic training rows that the label rate is estimated from; each has to be generated for it."""
 
 
 def open_data(
-    config: DataConfig, data_roots: Sequence[str] | None, prepared: Path | None, num_threads: int = 1
+    config: DataConfig,
+    data_roots: Sequence[str] | None,
+    prepared: Path | None,
+    num_threads: int = 1,
+    tasks: Sequence[TaskConfig] | None = None,
 ) -> Dataset:
     """Open the rows that `config` names.
 
     data_roots: as in `find_files`, checked against the real path of packed rows. prepared: packed directory that raw
-    rows were prepared into; None for other formats. num_threads: that read the rows of one batch. Raises DataError
-    that names the file and field at fault, and ValueError if raw rows have not been prepared.
+    rows were prepared into; None for other formats. num_threads: that read the rows of one batch. tasks: of the model,
+    whose labels alone are read; None for one label. Raises DataError that names the file and field at fault, and
+    ValueError if raw rows have not been prepared.
     """
+    return choose_labels(_open_rows(config, data_roots, prepared, num_threads), tasks)
+
+
+def _open_rows(
+    config: DataConfig, data_roots: Sequence[str] | None, prepared: Path | None, num_threads: int
+) -> Dataset:
     if config.synthetic is not None:
         return _open_synthetic(config.synthetic, config.eval_fraction, num_threads)
     if config.format == "packed":

@@ -73,10 +73,17 @@ class Rows:
     ids: NumpyIds
     weights: NDArray[np.float32] | None = None
     """[n] weights of the rows, at least 0; None if all rows have the same weight."""
+    further_labels: NDArray[np.float32] | None = None
+    """[n, K] labels of further tasks, NaN where missing; None if there are none."""
 
     @property
     def num_rows(self) -> int:
         return len(self.labels)
+
+    @property
+    def all_labels(self) -> NDArray[np.float32]:
+        """Labels [n], or [n, 1 + K] with the labels of further tasks."""
+        return self.labels if self.further_labels is None else np.column_stack([self.labels, self.further_labels])
 
     @property
     def id_matrix(self) -> NDArray[np.int64]:
@@ -88,8 +95,10 @@ class Rows:
         starts = range(0, self.num_rows, num_rows)
         for start, ids in zip(starts, split_ids(self.ids, num_rows), strict=True):
             piece = slice(start, start + num_rows)
-            weights = None if self.weights is None else self.weights[piece]
-            yield Rows(self.labels[piece], self.dense[piece], ids, weights)
+            weights, further = (
+                None if values is None else values[piece] for values in (self.weights, self.further_labels)
+            )
+            yield Rows(self.labels[piece], self.dense[piece], ids, weights, further)
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,13 @@ def _render_summary(config: SavedConfig, encoders: Encoders | None) -> str:
     label = "1" if positive is None else format_code(positive)
     text = f"A click-through-rate model ({config.model.architecture}): the probability that a row's label is {label}, "
     text = f"{text}from {' and '.join(inputs)}."
+    if further := (config.model.tasks or [])[1:]:
+        described = [
+            f"{format_code(task.name)} ({task.kind} of {format_code(task.label or '')}"
+            + (f", given {format_code(task.given)})" if task.given else ")")
+            for task in further
+        ]
+        text += f" It also predicts {', '.join(described)}: `predict` has a column for each task."
     if (share := config.first_order_share) is not None:
         text += (
             f" Its logit is {1 - share:.1f} times that of the trained model plus {share:.1f} times that of a logistic "

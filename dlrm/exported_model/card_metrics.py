@@ -10,7 +10,7 @@ from dlrm.record import (
     Course,
     EvaluationSource,
     YardstickResult,
-    describe_group_figures,
+    describe_further_figures,
     find_yardsticks,
     list_quality_warnings,
 )
@@ -60,7 +60,7 @@ def render_metrics(
     others = [""] * (len(columns) - 1)
     if metrics.get("best_possible_auc") is not None:
         rows.insert(1, ("best possible AUC", _format_metric(metrics["best_possible_auc"]), *others))
-    own = describe_group_figures(metrics) | {
+    own = describe_further_figures(metrics) | {
         name: RECALIBRATION_FIGURES[name] for name in RECALIBRATION_FIGURES if name in metrics
     }
     rows += [(words, _format_own(name, metrics[name]), *others) for name, words in own.items()]
@@ -104,7 +104,7 @@ def _describe_training(result: YardstickResult) -> str:
 
 
 def _format_own(name: str, value: float | None) -> str:
-    return f"{value or 0:,.0f}" if name == NUM_GROUPED_ROWS else _format_metric(value)
+    return f"{value or 0:,.0f}" if name == NUM_GROUPED_ROWS or name.endswith(".num_rows") else _format_metric(value)
 
 
 def _format_metric(value: float | None) -> str:

@@ -22,10 +22,11 @@ from dlrm.data.raw.text.jsonl import check_keys
 from dlrm.data.raw.typed.typed_table import check_columns, parse_table
 from dlrm.data.raw.values.columns import list_columns_to_read
 from dlrm.data.rows import DataSchema, Feature
+from dlrm.data.task_labels import find_task_labels
 from dlrm.exported_model.delta import DeltaError, read_delta
 from dlrm.exported_model.layout import Position, SavedConfig
 from dlrm.exported_model.python_rows import make_table
-from dlrm.exported_model.score import Piece, count_faults, make_block_pieces, score, score_pieces, to_probabilities
+from dlrm.exported_model.score import Piece, count_faults, make_block_pieces, predict, score, score_pieces
 from dlrm.exported_model.sources import (
     COMMAND_ARGUMENTS,
     PYTHON_ARGUMENTS,
@@ -87,6 +88,11 @@ class SavedModel:
         return self._encoders
 
     @property
+    def tasks(self) -> list[str]:
+        """Names of the tasks of the model; empty if it predicts one label."""
+        return [task.name for task in self.config.model.tasks or ()]
+
+    @property
     def grouping(self) -> Grouping | None:
         """Groups of rows within which the run has measured the model too; None if it has none."""
         run = self.config.training["run"]
@@ -115,8 +121,9 @@ class SavedModel:
         return self.schema.input_names
 
     def predict(self, rows: Mapping[str, Any]) -> NDArray[np.float32]:
-        """Predict the probabilities [n] of label 1.
+        """Predict the probabilities [n] of label 1; [n, T] of a model with T > 1 tasks, in the order of `tasks`.
 
+        A column has probabilities of a binary task, the numbers themselves of regression.
         rows: n values for each of `columns`, in a list or a numpy array; n lists for a column of lists. Or one row: one
         value for each column, a list for one of lists; n is 1 then. If all columns have lists, only the first form,
         with n lists per column, is possible. Label and weight may be present and are ignored.
@@ -125,7 +132,7 @@ class SavedModel:
         return self.predict_table(make_table(rows, self._schema_to_read))
 
     def predict_table(self, table: Any) -> NDArray[np.float32]:
-        """Predict the probabilities [n] of label 1 for the rows of a table.
+        """Predict for the rows of a table, as `predict` does.
 
         table: a pyarrow.Table, or a data frame of a library that supports Arrow, such as Polars or pandas. Columns are
         found by name, and other columns are ignored. Warns of values that it reads otherwise than they stand: infinity,
@@ -134,11 +141,12 @@ class SavedModel:
         # Arrow's exchange between libraries, which copies no data, cuts names at a NUL.
         rows, schema = table if isinstance(table, pa.Table) else pa.table(table), self._schema_to_read
         check_columns(rows.schema, schema, None, with_labels=False)
-        scores, odd_values = [np.empty(0, dtype=np.float32)], OddValues()
+        shape = (0,) if self.module.num_tasks == 1 else (0, self.module.num_tasks)
+        scores, odd_values = [np.empty(shape, dtype=np.float32)], OddValues()
         for start in range(0, rows.num_rows, _SLICE_ROWS):
             part = rows.slice(start, _SLICE_ROWS)
             parsed = parse_table(part, start, None, schema, keep_going=False, with_labels=False)
-            scores.append(to_probabilities(score(self.module, self.encoders.encode(parsed.table))))
+            scores.append(predict(self.module, score(self.module, self.encoders.encode(parsed.table))))
             add_odd_values(odd_values, parsed.odd_values)
         _warn(odd_values)
         return np.concatenate(scores)
@@ -151,7 +159,7 @@ class SavedModel:
         max_bad_fraction: float = 0.0,
         num_threads: int | None = None,
     ) -> Iterator[NDArray[np.float32]]:
-        """Yield the probabilities of label 1 for the rows of files, in order, as arrays [n], in bounded memory.
+        """Yield the predictions for the rows of files, in order, as arrays of `predict`, in bounded memory.
 
         patterns: files, directories and patterns, also of s3:// and gs://. file_format: "parquet", "csv", "jsonl",
         "arrow" or "criteo_tsv"; None to detect it. max_bad_fraction: share of the rows that may be unreadable; these
@@ -162,7 +170,7 @@ class SavedModel:
         bad_rows, odd_values = BadRowCount(max_bad_fraction, lambda _: None, "max_bad_fraction"), OddValues()
         pieces, _ = self.open_pieces(patterns, file_format, keep_going=max_bad_fraction > 0, arguments=PYTHON_ARGUMENTS)
         for piece in count_faults(score_pieces(self.module, pieces, num_threads), bad_rows, odd_values):
-            yield piece.all_probabilities
+            yield piece.predictions
         _warn(odd_values)
 
     def apply_delta(self, path: Path | str) -> None:
@@ -225,7 +233,8 @@ class SavedModel:
             check_keys(list_columns_to_read(schema, with_labels), files)
         blocks = cut_raw_blocks(kind, schema, files, with_labels=with_labels, block_bytes=_BLOCK_BYTES)
         blocks = add_format_hints(blocks, kind, schema, model_format, arguments)
-        return make_block_pieces(blocks, encoders, keep_going), sum(file.num_bytes for file in files)
+        labels = find_task_labels(self.config.model.tasks if with_labels else None, encoders.schema)
+        return make_block_pieces(blocks, encoders, labels, keep_going), sum(file.num_bytes for file in files)
 
 
 def _warn(odd_values: OddValues) -> None:

@@ -28,7 +28,7 @@ def make_table(rows: Mapping[str, Any], schema: SchemaConfig) -> pa.Table:
         valid = "a dict of columns: a list of values for each; predict_table takes tables"
         raise DataError(f"the rows are a {type(rows).__name__}, not a dict", valid=valid)
     uses = _group_by_name(schema)
-    _check_names(rows, list(uses), {schema.label, schema.weight})
+    _check_names(rows, list(uses), schema.target_names)
     scalars = {name: _is_scalar(rows[name]) for name, columns in uses.items() if not any(map(_has_lists, columns))}
     is_one_row = bool(scalars) and all(scalars.values())
     arrays: dict[str, pa.Array] = {}
@@ -53,7 +53,7 @@ def _group_by_name(schema: SchemaConfig) -> dict[str, list[_Column]]:
     return uses
 
 
-def _check_names(rows: Mapping[str, Any], wanted: list[str], ignored: set[str | None]) -> None:
+def _check_names(rows: Mapping[str, Any], wanted: list[str], ignored: set[str]) -> None:
     names = ", ".join(wanted)[:_MAX_SHOWN]
     for name in rows:
         if name not in wanted and name not in ignored:

@@ -88,7 +88,9 @@ def open_run_checkpoint(run: RunDirectory, name: str, tell: Callable[[str], None
             verify_file(checkpoint.path / file, manifest)
     except CheckpointFaultError as fault:
         raise DataError(str(fault), field="--checkpoint") from None
-    dataset = open_data(resolved.job.data, resolved.data_roots, prepared and Path(prepared.directory))
+    job = resolved.job
+    directory_of_rows = prepared and Path(prepared.directory)
+    dataset = open_data(job.data, resolved.data_roots, directory_of_rows, tasks=job.model.tasks)
     state = {"progress": ""}
     load_state(state, checkpoint.path)
     progress = RunProgress.model_validate_json(state["progress"])

@@ -15,6 +15,7 @@ from dlrm.data.errors import DataError
 from dlrm.data.raw.block import BadRowCount, Block
 from dlrm.data.raw.odd_values import OddValues, add_odd_values
 from dlrm.data.rows import Rows, RowSource
+from dlrm.data.task_labels import TaskLabels
 from dlrm.data.threads import start_workers
 from dlrm.model import PlainModel
 
@@ -54,27 +55,35 @@ class ScoredPiece:
     num_rows: int
     num_bytes: int
     logits: NDArray[np.float32]
-    """[number of good rows]"""
+    """[number of good rows], or [number of good rows, T] of T > 1 tasks"""
     read: ReadRows
+    model: PlainModel
 
     @property
     def num_bad_rows(self) -> int:
         return self.num_rows - len(self.logits)
 
     @property
-    def all_probabilities(self) -> NDArray[np.float32]:
-        """Probabilities [num_rows] of label 1, NaN where a row is bad."""
+    def main_logits(self) -> NDArray[np.float32]:
+        """Logits [number of good rows] of the first task."""
+        return self.logits if self.logits.ndim == 1 else self.logits[:, 0]
+
+    @property
+    def predictions(self) -> NDArray[np.float32]:
+        """Predictions of all rows, NaN where one is bad: as `predict` gives them."""
+        found = predict(self.model, self.logits)
         if self.read.good is None:
-            return to_probabilities(self.logits)
-        scores = np.full(self.num_rows, np.nan, dtype=np.float32)
-        scores[self.read.good] = to_probabilities(self.logits)
+            return found
+        scores = np.full((self.num_rows, *found.shape[1:]), np.nan, dtype=np.float32)
+        scores[self.read.good] = found
         return scores
 
 
 @torch.inference_mode()
 def score(model: PlainModel, rows: Rows) -> NDArray[np.float32]:
-    """Compute the logits [n] of the rows."""
-    scores = np.empty(rows.num_rows, dtype=np.float32)
+    """Compute the logits [n] of the rows, or [n, T] of T > 1 tasks."""
+    shape = (rows.num_rows,) if model.num_tasks == 1 else (rows.num_rows, model.num_tasks)
+    scores = np.empty(shape, dtype=np.float32)
     start = 0
     for piece in rows.split(CHUNK_ROWS):
         arrays = (piece.dense, piece.ids.values, piece.ids.lengths)
@@ -83,9 +92,10 @@ def score(model: PlainModel, rows: Rows) -> NDArray[np.float32]:
     return scores
 
 
-def to_probabilities(logits: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Convert logits [n] to probabilities [n] of label 1. In float32 they are all 1 above a logit of about 17."""
-    return torch.sigmoid(torch.from_numpy(logits)).numpy()
+def predict(model: PlainModel, logits: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Convert logits, as `score` returns them, to probabilities of label 1, or to the numbers that a task of regression
+    predicts. In float32 probabilities are all 1 above a logit of about 17."""
+    return model.predict(torch.from_numpy(logits)).numpy()
 
 
 def score_pieces(model: PlainModel, pieces: Iterable[Piece], num_threads: int | None = None) -> Iterator[ScoredPiece]:
@@ -97,7 +107,7 @@ def score_pieces(model: PlainModel, pieces: Iterable[Piece], num_threads: int | 
 
     def score_piece(piece: Piece) -> ScoredPiece:
         read = piece.read()
-        return ScoredPiece(piece.num_rows, piece.num_bytes, score(model, read.rows), read)
+        return ScoredPiece(piece.num_rows, piece.num_bytes, score(model, read.rows), read, model)
 
     num_threads = num_threads or len(os.sched_getaffinity(0))
     with use_one_torch_thread(), start_workers(num_threads) as workers:
@@ -113,12 +123,18 @@ def count_faults(pieces: Iterable[ScoredPiece], bad_rows: BadRowCount, odd_value
     bad_rows.check()
 
 
-def make_block_pieces(blocks: Iterable[Block], encoders: Encoders, keep_going: bool) -> Iterator[Piece]:
-    """Make pieces of the blocks of raw files. keep_going: leave bad rows out; otherwise the first raises DataError."""
+def make_block_pieces(
+    blocks: Iterable[Block], encoders: Encoders, labels: TaskLabels, keep_going: bool
+) -> Iterator[Piece]:
+    """Make pieces of the blocks of raw files. keep_going: leave bad rows out; otherwise the first raises DataError.
+
+    labels: of the tasks of a model; without labels in the rows there are none.
+    """
 
     def read(block: Block) -> ReadRows:
         parsed = block.parse(keep_going)
-        return ReadRows(encoders.encode(parsed.table), parsed.good, parsed.faults, parsed.odd_values)
+        rows = labels.choose(encoders.encode(parsed.table))
+        return ReadRows(rows, parsed.good, parsed.faults, parsed.odd_values)
 
     for block in blocks:
         yield Piece(block.num_rows, block.num_bytes, partial(read, block))

@@ -1,7 +1,7 @@
 """Output of scores: to a Parquet or CSV file, whole or not at all, or to the lines of a stream."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -16,16 +16,15 @@ from dlrm.record.files import sync_directory
 from hostinfo.file_lock import try_lock
 
 COLUMN = "probability"
-_SCHEMA = pa.schema([pa.field(COLUMN, pa.float32())])
 _FIELD = "--output"
 
 Write = Callable[[NDArray[np.float32]], None]
-"""Function that writes the next scores [n]; NaN becomes a missing value."""
+"""Function that writes the next scores [n], or [n, columns]; NaN becomes a missing value."""
 
 
 @contextmanager
-def open_score_file(path: Path, *, overwrite: bool) -> Iterator[Write]:
-    """Write scores to `path`, one per row in column `probability`: Parquet or CSV, by the ending of its name.
+def open_score_file(path: Path, *, overwrite: bool, columns: Sequence[str] = (COLUMN,)) -> Iterator[Write]:
+    """Write scores to `path`, one in each column for a row: Parquet or CSV, by the ending of its name.
 
     They are written to `<path>.part`, which is renamed to `path` at the end of the `with`, or removed where it ends in
     an error; a file that a killed process left there is overwritten by the next call. Raises DataError if `path`
@@ -40,8 +39,9 @@ def open_score_file(path: Path, *, overwrite: bool) -> Iterator[Write]:
     with _open_part(part, path) as file:
         writer: parquet.ParquetWriter | csv.CSVWriter | None = None
         try:
-            writer = opened = parquet.ParquetWriter(file, _SCHEMA) if is_parquet else csv.CSVWriter(file, _SCHEMA)
-            yield lambda scores: _write(path, lambda: opened.write_table(_make_table(scores)))
+            schema = _make_schema(columns)
+            writer = opened = parquet.ParquetWriter(file, schema) if is_parquet else csv.CSVWriter(file, schema)
+            yield lambda scores: _write(path, lambda: opened.write_table(_make_table(scores, schema)))
             _write(path, writer.close)
             _write(path, file.flush)
             os.fsync(file.fileno())
@@ -59,12 +59,14 @@ def open_score_file(path: Path, *, overwrite: bool) -> Iterator[Write]:
 
 
 @contextmanager
-def open_score_lines(descriptor: int) -> Iterator[Write]:
-    """Write scores to an open file, one per line, blank where missing. descriptor: closed at the end of the `with`."""
+def open_score_lines(descriptor: int, columns: Sequence[str] = (COLUMN,)) -> Iterator[Write]:
+    """Write scores to an open file, one row in a line, blank where missing. descriptor: closed at the end of the
+    `with`."""
+    schema = _make_schema(columns)
     with os.fdopen(descriptor, "wb") as file:
         without_header = csv.WriteOptions(include_header=False)
-        with csv.CSVWriter(file, _SCHEMA, write_options=without_header) as writer:
-            yield lambda scores: writer.write_table(_make_table(scores))
+        with csv.CSVWriter(file, schema, write_options=without_header) as writer:
+            yield lambda scores: writer.write_table(_make_table(scores, schema))
 
 
 def _write(path: Path, write: Callable[[], object]) -> None:
@@ -74,8 +76,13 @@ def _write(path: Path, write: Callable[[], object]) -> None:
         raise OSError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
-def _make_table(scores: NDArray[np.float32]) -> pa.Table:
-    return pa.table([pa.array(scores, mask=np.isnan(scores))], schema=_SCHEMA)
+def _make_schema(columns: Sequence[str]) -> pa.Schema:
+    return pa.schema([pa.field(name, pa.float32()) for name in columns])
+
+
+def _make_table(scores: NDArray[np.float32], schema: pa.Schema) -> pa.Table:
+    columns = scores.reshape(len(scores), len(schema)).T
+    return pa.table([pa.array(column, mask=np.isnan(column)) for column in columns], schema=schema)
 
 
 def _refuse_existing(path: Path, overwrite: bool) -> None:

@@ -10,9 +10,11 @@ from dlrm.config import MomentsConfig
 from dlrm.gradient_stats.estimator import MeasuringEstimator, SampleSpan, Share
 from dlrm.gradient_stats.moments import Moments
 from dlrm.model.mlp import Linear
-from dlrm.model.norm import LayerNorm
+from dlrm.model.norm import LayerNorm, Offsets
 from dlrm.model.squares import SquareSlots, make_slot
 from sharding.comm.gradient_buffer import GradientBuffer
+
+_Layer = Linear | LayerNorm | Offsets
 
 
 class ExactMoments(MeasuringEstimator):
@@ -86,19 +88,18 @@ class ExactMoments(MeasuringEstimator):
             layer.square_slots = slots if is_wanted else None
 
 
-def _find_layers(
-    model: nn.Module, gradients: GradientBuffer, dtype: torch.dtype
-) -> list[tuple[Linear | LayerNorm, SquareSlots]]:
+def _find_layers(model: nn.Module, gradients: GradientBuffer, dtype: torch.dtype) -> list[tuple[_Layer, SquareSlots]]:
     """Return the layers of `model` with slots for their squares, of `dtype`, in the first extra sum.
 
     Raises ValueError for a parameter that no such layer has.
     """
     names = [name for name, _ in model.named_parameters()]
     left = dict(zip(names, gradients.unflatten(gradients.extra_sums[0]), strict=True))
-    layers: list[tuple[Linear | LayerNorm, SquareSlots]] = []
+    factors = {Linear: "weight", LayerNorm: "gain", Offsets: "offsets"}
+    layers: list[tuple[_Layer, SquareSlots]] = []
     for name, layer in model.named_modules():
-        if isinstance(layer, Linear | LayerNorm):
-            factor = left.pop(f"{name}.{'weight' if isinstance(layer, Linear) else 'gain'}")
+        if isinstance(layer, _Layer):
+            factor = left.pop(f"{name}.{factors[type(layer)]}")
             bias = left.pop(f"{name}.bias", None)
             layers.append((layer, SquareSlots(make_slot(factor), None if bias is None else make_slot(bias), dtype)))
     if left:

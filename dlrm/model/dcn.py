@@ -7,7 +7,8 @@ from torch import nn
 
 from dlrm.config import ModelConfig
 from dlrm.model.dense_part import DensePart
-from dlrm.model.mlp import Linear, Perceptron, draw_weight
+from dlrm.model.mlp import Linear, draw_weight
+from dlrm.model.tasks import make_top
 
 
 class CrossLayers(nn.Module):
@@ -43,12 +44,12 @@ class DCNv2(DensePart):
         assert config.cross_layers is not None, "the architecture has them"
         assert config.cross_rank is not None, "the architecture has it"
         self.cross = self.cross_kind(self.width, config.cross_layers, config.cross_rank, generator)
-        self.top = Perceptron(self.width, config.top_mlp, is_last_activated=False, generator=generator)
+        self.top = make_top(self.width, config, generator)
 
     def forward(self, dense: torch.Tensor, pooled: torch.Tensor) -> torch.Tensor:
-        """Map dense [c, N] and pooled [c, F, D] to logits [c]."""
+        """Map dense [c, N] and pooled [c, F, D] to logits, see `DensePart`."""
         x0 = self.join_vectors(dense, pooled).flatten(1)  # [c, V D]
-        return self.top(self.cross(x0)).squeeze(1)
+        return self.finish(self.top(self.cross(x0)))
 
 
 def make_low_rank(

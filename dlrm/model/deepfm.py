@@ -4,7 +4,8 @@ import torch
 
 from dlrm.config import ModelConfig
 from dlrm.model.dense_part import DensePart
-from dlrm.model.mlp import Linear, Perceptron, draw_weight
+from dlrm.model.mlp import Linear, draw_weight
+from dlrm.model.tasks import make_top
 
 
 class DeepFM(DensePart):
@@ -23,18 +24,19 @@ class DeepFM(DensePart):
             self.linear = Linear(num_dense, 1, bias=False)
             draw_weight(self.linear, generator)
         num_inputs = self.width - self.num_vectors
-        self.top = Perceptron(num_inputs, config.top_mlp, is_last_activated=False, generator=generator)
+        self.top = make_top(num_inputs, config, generator)
 
     def forward(self, dense: torch.Tensor, pooled: torch.Tensor) -> torch.Tensor:
-        """Map dense [c, N] and pooled [c, F, D] to logits [c]."""
+        """Map dense [c, N] and pooled [c, F, D] to logits, see `DensePart`."""
         vectors = self.join_vectors(dense, pooled)
         weights, v = vectors[:, :, 0], vectors[:, :, 1:]
-        deep = self.top(v.flatten(1)).squeeze(1)
+        deep = self.top(v.flatten(1))  # [c, T]
         # Pairs are a difference of large sums, which bf16 would not leave much of.
         first_order = weights.to(pooled.dtype).sum(dim=1)
         if self.linear is not None:
             first_order = first_order + self.linear(dense).squeeze(1)
-        return deep + first_order + sum_pair_products(v.to(pooled.dtype))
+        pairs = sum_pair_products(v.to(pooled.dtype))
+        return self.finish(deep + first_order.unsqueeze(1) + pairs.unsqueeze(1))
 
 
 def sum_pair_products(vectors: torch.Tensor) -> torch.Tensor:

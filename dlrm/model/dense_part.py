@@ -1,27 +1,31 @@
 """Base of the dense parts of all architectures: the vectors of a sample, and a logit at the end."""
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import nn
 
-from dlrm.config import ModelConfig
+from dlrm.config import ModelConfig, TaskConfig
 from dlrm.model.mlp import Linear, Perceptron, make_bottom
+from dlrm.model.task_loss import make_loss
+from dlrm.model.tasks import TaskTop, find_parents, multiply_probabilities
 
 MIN_RATE = 1e-6
 """Least rate of either label that an output bias stands for, so that it stays finite."""
 
 
 class DensePart(nn.Module):
-    """The dense part of a model, which maps dense [c, N] and pooled [c, F, D] to logits [c].
+    """The dense part of a model, which maps dense [c, N] and pooled [c, F, D] to logits [c], or [c, T] of T > 1 tasks.
 
     A sample has V vectors of D numbers: its pooled embeddings, and before them the bottom's output if it has dense
     features. An architecture is a subclass with `forward`, which draws its own layers after the bottom's. Every
-    parameter belongs to a `Linear` or a `LayerNorm` that is called once, with samples as the first dimension.
+    parameter belongs to a `Linear` or a `LayerNorm` that is called once, with samples as the first dimension; the
+    trained uncertainties of tasks to `Offsets` in the loss.
     """
 
-    top: Perceptron
-    """Last layers of the architecture, down to the logit."""
+    top: Perceptron | TaskTop
+    """Last layers of the architecture, down to the logits."""
 
     def __init__(self, config: ModelConfig, num_dense: int, num_features: int, generator: torch.Generator) -> None:
         """Draw the bottom's weights. num_dense: N. num_features: F. generator: of the initial weights, on the CPU."""
@@ -29,17 +33,25 @@ class DensePart(nn.Module):
         self.bottom = make_bottom(config, num_dense, generator)
         self.num_vectors = num_features if self.bottom is None else num_features + 1
         self.width = self.num_vectors * config.embedding_dim
+        self.loss = make_loss(config.tasks, config.task_sharing)
+        self._parents = find_parents(config)
+
+    def finish(self, outputs: torch.Tensor) -> torch.Tensor:
+        """Return the logits [c] or [c, T]. outputs: [c, T] of the last layers."""
+        if any(parent is not None for parent in self._parents):
+            return multiply_probabilities(outputs, self._parents)
+        return outputs.squeeze(1)
 
     def join_vectors(self, dense: torch.Tensor, pooled: torch.Tensor) -> torch.Tensor:
         """Map dense [c, N] and pooled [c, F, D] to the vectors [c, V, D]."""
         return concatenate_vectors(None if self.bottom is None else self.bottom(dense), pooled)
 
     @property
-    def output_layer(self) -> Linear:
-        """Layer whose bias is the logit's."""
-        layer = self.top.layers[-1]
-        assert isinstance(layer, Linear)
-        return layer
+    def output_layers(self) -> list[Linear]:
+        """Layers that have the biases of the logits, in the order of the tasks."""
+        tops = self.top.towers if isinstance(self.top, TaskTop) else [self.top]
+        layers = [top.layers[-1] for top in tops if isinstance(top, Perceptron)]
+        return [layer for layer in layers if isinstance(layer, Linear)]
 
 
 @torch.no_grad()
@@ -48,9 +60,31 @@ def set_output_bias(model: nn.Module, label_rate: float) -> None:
 
     So the first predictions are near the constant predictor's, and no step is spent on learning the rate.
     """
-    rate = min(max(label_rate, MIN_RATE), 1.0 - MIN_RATE)
     assert isinstance(model, DensePart), "the model of a run"
-    model.output_layer.bias.fill_(math.log(rate / (1.0 - rate)))
+    model.output_layers[0].bias.fill_(_compute_log_odds(label_rate))
+
+
+@torch.no_grad()
+def set_task_biases(model: nn.Module, tasks: Sequence[TaskConfig], labels: torch.Tensor) -> None:
+    """Set the biases of the tasks after the first as `set_output_bias` does, in regression to the mean of the labels.
+
+    labels: [n, T] of some training rows, NaN where missing. For a task that is given another one, only the rows count
+    where the other one has label 1. A task without any label keeps its bias.
+    """
+    assert isinstance(model, DensePart), "the model of a run"
+    names = [task.name for task in tasks]
+    for number, task in enumerate(tasks[1:], start=1):
+        known = labels[:, number].isnan().logical_not()
+        if task.given is not None:
+            known &= labels[:, names.index(task.given)] == 1
+        if known.any():
+            mean = float(labels[known, number].double().mean())
+            model.output_layers[number].bias.fill_(mean if task.kind == "regression" else _compute_log_odds(mean))
+
+
+def _compute_log_odds(rate: float) -> float:
+    rate = min(max(rate, MIN_RATE), 1.0 - MIN_RATE)
+    return math.log(rate / (1.0 - rate))
 
 
 def concatenate_vectors(bottom: torch.Tensor | None, pooled: torch.Tensor) -> torch.Tensor:

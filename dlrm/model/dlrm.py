@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from dlrm.config import ModelConfig
 from dlrm.model.dense_part import DensePart, concatenate_vectors
-from dlrm.model.mlp import Perceptron
+from dlrm.model.tasks import make_top
 from dlrm.native import fits_native_fp32
 
 VECTORS_OF_A_TILE = 8
@@ -28,13 +28,13 @@ class DLRM(DensePart):
         super().__init__(config, num_dense, num_features, generator)
         num_direct = num_features if self.bottom is None else 1
         num_inputs = num_direct * config.embedding_dim + self.num_vectors * (self.num_vectors - 1) // 2
-        self.top = Perceptron(num_inputs, config.top_mlp, is_last_activated=False, generator=generator)
+        self.top = make_top(num_inputs, config, generator)
         self.interaction = Interaction(self.num_vectors)
 
     def forward(self, dense: torch.Tensor, pooled: torch.Tensor) -> torch.Tensor:
-        """Map dense [c, N] and pooled [c, F, D] to logits [c]."""
+        """Map dense [c, N] and pooled [c, F, D] to logits, see `DensePart`."""
         bottom = None if self.bottom is None else self.bottom(dense)  # [c, D]
-        return self.top(self.interaction(bottom, pooled)).squeeze(1)
+        return self.finish(self.top(self.interaction(bottom, pooled)))
 
 
 class Interaction(nn.Module):

@@ -41,10 +41,10 @@ class FinalMLP(DensePart):
         self.outputs, self.heads = nn.ModuleList(outputs), nn.ModuleList(heads)
 
     @property
-    def output_layer(self) -> Linear:
+    def output_layers(self) -> list[Linear]:
         layer = self.outputs[0]
         assert isinstance(layer, Linear)
-        return layer
+        return [layer]
 
     def forward(self, dense: torch.Tensor, pooled: torch.Tensor) -> torch.Tensor:
         """Map dense [c, N] and pooled [c, F, D] to logits [c]."""

@@ -7,6 +7,7 @@ from dlrm.config import ModelConfig
 from dlrm.model.dense_part import DensePart
 from dlrm.model.mlp import Linear, Perceptron, draw_weight
 from dlrm.model.norm import LayerNorm
+from dlrm.model.tasks import make_top
 
 
 class MaskNet(DensePart):
@@ -29,13 +30,13 @@ class MaskNet(DensePart):
             MaskBlock(self.width, hidden, config.mask_width, generator) for _ in range(config.mask_blocks)
         )
         num_inputs = config.mask_blocks * config.mask_width
-        self.top = Perceptron(num_inputs, config.top_mlp, is_last_activated=False, generator=generator)
+        self.top = make_top(num_inputs, config, generator)
 
     def forward(self, dense: torch.Tensor, pooled: torch.Tensor) -> torch.Tensor:
-        """Map dense [c, N] and pooled [c, F, D] to logits [c]."""
+        """Map dense [c, N] and pooled [c, F, D] to logits, see `DensePart`."""
         vectors = self.join_vectors(dense, pooled)
         x, normalized = vectors.flatten(1), self.norm(vectors).flatten(1)
-        return self.top(torch.cat([block(x, normalized) for block in self.blocks], dim=1)).squeeze(1)
+        return self.finish(self.top(torch.cat([block(x, normalized) for block in self.blocks], dim=1)))
 
 
 class MaskBlock(nn.Module):

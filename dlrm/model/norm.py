@@ -1,4 +1,4 @@
-"""Layer normalization, whose gains and biases have squared gradients of single samples as linear layers have."""
+"""Layer normalization and offsets, whose parameters have squared gradients of single samples as linear layers have."""
 
 from typing import Any
 
@@ -62,3 +62,38 @@ class _AddSquares(torch.autograd.Function):
         (x,) = ctx.saved_tensors
         by_sample = [gradient.reshape(d.shape[0], -1, ctx.size).sum(dim=1) for gradient in (d * x, d)]
         return d, None, *(gradient.square().sum(dim=0) for gradient in by_sample)
+
+
+class Offsets(nn.Module):
+    """y = x + b, with numbers b that are a vector to an optimizer, and begin at 0."""
+
+    square_slots: SquareSlots | None = None
+    """Leaves that get the squared gradients of single samples in the backward pass; None: no squares."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.offsets = nn.Parameter(torch.zeros(size))
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Add b [size] to each row of [c, size]."""
+        outputs = inputs + self.offsets
+        if self.square_slots is not None and torch.is_grad_enabled():
+            outputs = _AddSquaresOfOffsets.apply(outputs, self.square_slots.weight)
+        return outputs
+
+
+class _AddSquaresOfOffsets(torch.autograd.Function):
+    """Squares of a sample's gradients of b: each is the gradient of the output."""
+
+    @staticmethod
+    def forward(ctx: Any, outputs: torch.Tensor, slot: torch.Tensor) -> torch.Tensor:  # noqa: ARG004
+        return outputs.view_as(outputs)
+
+    @staticmethod
+    @once_differentiable
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any,  # noqa: ARG004
+        *grad_outputs: torch.Tensor,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        (d,) = grad_outputs
+        return d, d.square().sum(dim=0)

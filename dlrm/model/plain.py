@@ -36,10 +36,14 @@ class PlainModel(nn.Module):
             self.first_order = FirstOrder(num_dense, table_rows, config.pooling, first_order_share)
         self.output_map: OutputMap | None = None
         """Map of the logits to true rates; None if they are as they were trained."""
+        self.num_tasks = config.num_tasks
+        self.regression = [number for number, task in enumerate(config.tasks or ()) if task.kind == "regression"]
+        """Numbers of the tasks whose predictions are their logits."""
         self._embedding_dim = config.embedding_dim
 
     def forward(self, dense: torch.Tensor, ids: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        """Map dense [n, N], ids [sum of lengths] feature by feature and row by row, and lengths [F, n] to logits [n].
+        """Map dense [n, N], ids [sum of lengths] feature by feature and row by row, and lengths [F, n] to logits
+        [n], or [n, T] of T > 1 tasks.
 
         The embeddings of a bag are pooled as the configuration says; an empty bag gives zeros.
         """
@@ -47,6 +51,13 @@ class PlainModel(nn.Module):
         if self.first_order is not None:
             logits = torch.lerp(logits, self.first_order(dense, ids, lengths), self.first_order.share)
         return logits if self.output_map is None else self.output_map(logits)
+
+    def predict(self, logits: torch.Tensor) -> torch.Tensor:
+        """Convert logits to predictions of the same shape: probabilities of label 1, and of regression the logits."""
+        probabilities = torch.sigmoid(logits)
+        if self.regression:
+            probabilities[:, self.regression] = logits[:, self.regression]
+        return probabilities
 
     def pool(self, ids: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         """Look up and pool the embeddings [n, F, D], of ids and lengths as `forward` has them."""

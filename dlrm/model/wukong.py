@@ -7,6 +7,7 @@ from dlrm.config import ModelConfig
 from dlrm.model.dense_part import DensePart
 from dlrm.model.mlp import Linear, Perceptron, draw_weight
 from dlrm.model.norm import LayerNorm
+from dlrm.model.tasks import make_top
 
 
 class Wukong(DensePart):
@@ -23,14 +24,14 @@ class Wukong(DensePart):
         num_vectors = [self.num_vectors, *[2 * get_num_vectors(config)] * config.wukong_layers]
         self.layers = nn.ModuleList(WukongLayer(n, config, generator) for n in num_vectors[:-1])
         num_inputs = num_vectors[-1] * config.embedding_dim
-        self.top = Perceptron(num_inputs, config.top_mlp, is_last_activated=False, generator=generator)
+        self.top = make_top(num_inputs, config, generator)
 
     def forward(self, dense: torch.Tensor, pooled: torch.Tensor) -> torch.Tensor:
-        """Map dense [c, N] and pooled [c, F, D] to logits [c]."""
+        """Map dense [c, N] and pooled [c, F, D] to logits, see `DensePart`."""
         x = self.join_vectors(dense, pooled)
         for layer in self.layers:
             x = layer(x)
-        return self.top(x.flatten(1)).squeeze(1)
+        return self.finish(self.top(x.flatten(1)))
 
 
 class WukongLayer(nn.Module):

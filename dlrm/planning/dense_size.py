@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from dlrm.config import STATE_PER_PARAMETER, JobSpec, ModelConfig, ResolvedJob
 from dlrm.planning.interaction_sizes import count_interaction, list_layers
+from dlrm.planning.top_sizes import TopSize, count_top
 
 FLOAT_BYTES = 4
 BACKWARD_FACTOR = 3
@@ -37,20 +38,22 @@ def count_dense_size(model: ModelConfig, num_dense: int, num_features: int) -> D
     """Count the dense part of a model with N = `num_dense` dense features and F = `num_features` embeddings."""
     bottom = list_layers(num_dense, model.bottom_mlp) if num_dense else []
     interaction = count_interaction(model, num_dense, num_features)
-    widths = model.top_mlp if interaction.has_top else []
-    layers = [*bottom, *interaction.layers, *list_layers(interaction.num_outputs, widths)]
+    top = count_top(model, interaction.num_outputs) if interaction.has_top else TopSize()
+    layers = [*bottom, *interaction.layers, *top.layers]
     num_biases = sum(layer.num_outputs for layer in layers if layer.has_bias)
-    num_in_norms = sum(2 * norm.num_gains for norm in interaction.norms)
+    num_in_norms = sum(2 * norm.num_gains for norm in interaction.norms) + top.num_offsets
     num_in_matrices = sum(layer.num_inputs * layer.num_outputs for layer in layers)
     num_vectors = num_features + (num_dense > 0)
     num_activations = num_vectors * model.embedding_dim + interaction.num_outputs
     num_activations += sum(layer.num_rows * layer.num_outputs for layer in layers)
-    num_activations += sum(norm.num_rows * norm.num_gains for norm in interaction.norms)
+    num_activations += sum(norm.num_rows * norm.num_gains for norm in interaction.norms) + top.num_mixed
     # A layer of the top has the gradient of its output twice, before and after its ReLU.
-    in_top = interaction.num_kept + interaction.num_outputs + sum(widths) + 2 * max(widths, default=0)
+    widths = [layer.num_outputs for layer in top.layers]
+    in_top = interaction.num_kept + interaction.num_outputs + sum(widths) + 2 * max(widths, default=0) + top.num_mixed
     return DenseSize(
         num_parameters=num_in_matrices + num_biases + num_in_norms,
         num_multiplications=interaction.num_products
+        + top.num_products
         + sum(layer.num_rows * layer.num_inputs * layer.num_outputs for layer in layers),
         num_pooled=num_features * model.embedding_dim,
         num_activations=num_activations,

@@ -23,12 +23,14 @@ from dlrm.data.packed.open import is_packed, open_packed, read_prepared_data
 from dlrm.data.raw.block import BadRowCount
 from dlrm.data.raw.odd_values import OddValues, describe_odd_values
 from dlrm.data.rows import RowSource
+from dlrm.data.task_labels import choose_labels
 from dlrm.exported_model.load import ModelError, load_saved_model
 from dlrm.exported_model.model import SavedModel
 from dlrm.exported_model.run_checkpoint import open_run_checkpoint
 from dlrm.exported_model.score import Piece, ScoredPiece, count_faults, make_source_pieces, score_pieces
 from dlrm.exported_model.sources import open_compatible
 from dlrm.metrics.binary import compute_binary_metrics, constant_log_loss
+from dlrm.metrics.tasks import compute_task_metrics
 from dlrm.metrics.true_rates import weigh_negatives
 from dlrm.programs.json_lines import fail
 from dlrm.record import EXIT_DONE, RunDirectory
@@ -75,10 +77,14 @@ def measure(
     scored = _check_bad_rows(model, score_pieces(model.module, pieces))
     grouping = model.grouping
     labels, logits, weights, groups = _gather_scores(scored, source, max_rows, grouping)
+    of_tasks = labels[:, 1:], logits[:, 1:]
+    labels, logits = labels[:, 0], logits[:, 0]
     weights = weigh_negatives(labels, weights, negative_sampling or model.config.data.negative_sampling)
     metrics: dict[str, float | None] = asdict(compute_binary_metrics(labels, logits, weights))
     if grouping is not None:
         metrics |= grouping.measure(labels, logits, weights, groups)
+    if further := (model.config.model.tasks or [])[1:]:
+        metrics |= compute_task_metrics(further, *of_tasks, weights)
     constant = constant_log_loss(labels, model.config.train_label_rate, weights)
     return {**metrics, "constant_log_loss": constant}
 
@@ -104,7 +110,8 @@ def tell(message: str) -> None:
 def _gather_scores(
     pieces: Iterable[ScoredPiece], source: str, max_rows: int | None, grouping: Grouping | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray]:
-    """Gather labels, logits, weights and groups of all good rows, in their order, or of the first `max_rows`.
+    """Gather labels and logits [n, T], weights and groups of all good rows, in their order, or of the first
+    `max_rows`.
 
     source: where they are from, for errors. Without `grouping` there are no groups: an empty array. Raises DataError if
     there are no rows, if all their weights are 0, or if the model overflows on one.
@@ -114,8 +121,8 @@ def _gather_scores(
     weights: list[np.ndarray] = []
     groups: list[np.ndarray] = [np.empty(0, dtype=np.int64)]
     for piece in pieces:
-        logits.append(piece.logits)
-        labels.append(piece.read.rows.labels)
+        logits.append(piece.logits.reshape(len(piece.logits), -1))
+        labels.append(piece.read.rows.all_labels.reshape(logits[-1].shape))
         if piece.read.rows.weights is not None:
             weights.append(piece.read.rows.weights)
         if grouping is not None:
@@ -127,7 +134,7 @@ def _gather_scores(
     if weights and not any(part.any() for part in weights):
         raise DataError("the weights of all rows are 0", source, field="DATA", valid="weights above 0")
     all_logits, all_labels = (np.concatenate(parts)[:max_rows] for parts in (logits, labels))
-    if num_undefined := int(np.isnan(all_logits).sum()):
+    if num_undefined := int(np.isnan(all_logits).any(axis=1).sum()):
         message = (
             f"the model overflows on {format_count(num_undefined, 'row')}: their values are far from those in training"
         )
@@ -141,7 +148,8 @@ def make_pieces(model: SavedModel, patterns: list[str], file_format: str | None)
     if not patterns:
         return make_source_pieces(_open_held_out(model))
     if len(patterns) == 1 and is_packed(Path(patterns[0])):
-        return make_source_pieces(open_compatible(Path(patterns[0]), model.encoders).evaluation)
+        dataset = open_compatible(Path(patterns[0]), model.encoders)
+        return make_source_pieces(choose_labels(dataset, model.config.model.tasks).evaluation)
     keep_going = model.config.data.max_bad_fraction > 0
     return model.open_pieces(patterns, file_format, keep_going=keep_going, with_labels=True)[0]
 
@@ -169,7 +177,7 @@ def _open_held_out(model: SavedModel) -> RowSource:
     if read_prepared_data(directory).checksum != packed.checksum:
         message = f"the rows that its run held out no longer exist: {directory} contains other rows"
         raise DataError(message, field="DATA", valid=valid)
-    return open_packed(directory).evaluation
+    return choose_labels(open_packed(directory), model.config.model.tasks).evaluation
 
 
 if __name__ == "__main__":

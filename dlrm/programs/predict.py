@@ -32,7 +32,7 @@ from dlrm.data.raw.odd_values import OddValues, describe_odd_values
 from dlrm.exported_model.load import ModelError, load_saved_model
 from dlrm.exported_model.model import SavedModel
 from dlrm.exported_model.score import Piece, count_faults, make_source_pieces, score_pieces
-from dlrm.exported_model.score_file import Write, open_score_file, open_score_lines
+from dlrm.exported_model.score_file import COLUMN, Write, open_score_file, open_score_lines
 from dlrm.exported_model.sources import open_compatible
 from dlrm.programs.json_lines import fail, print_event, print_line
 from dlrm.record import EXIT_DONE, EXIT_FAILED, EXIT_STOPPED
@@ -84,13 +84,13 @@ def _predict(model: SavedModel, options: argparse.Namespace) -> dict[str, Any]:
     bad_rows = BadRowCount(
         options.max_bad_fraction, lambda fault: progress.note("bad_row", fault), "--max-bad-fraction"
     )
-    with _open_output(options) as write:
+    with _open_output(model, options) as write:
         progress.start("scoring", 1.0, num_bytes)
         for piece in count_faults(score_pieces(model.module, pieces, options.threads), bad_rows, odd_values):
-            write(piece.all_probabilities)
+            write(piece.predictions)
             num_rows += piece.num_rows
             num_bad_rows += piece.num_bad_rows
-            num_undefined += int(np.isnan(piece.logits).sum())
+            num_undefined += int(np.isnan(piece.logits).reshape(len(piece.logits), -1).any(axis=1).sum())
             progress.advance(piece.num_bytes, piece.num_rows)
     return {
         "num_rows": num_rows,
@@ -100,10 +100,11 @@ def _predict(model: SavedModel, options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _open_output(options: argparse.Namespace) -> AbstractContextManager[Write]:
+def _open_output(model: SavedModel, options: argparse.Namespace) -> AbstractContextManager[Write]:
+    columns = model.tasks or [COLUMN]
     if options.output is None:
-        return open_score_lines(options.lines_to)
-    return open_score_file(options.output, overwrite=options.overwrite)
+        return open_score_lines(options.lines_to, columns)
+    return open_score_file(options.output, overwrite=options.overwrite, columns=columns)
 
 
 def _make_pieces(model: SavedModel, options: argparse.Namespace) -> tuple[Iterator[Piece], int]:

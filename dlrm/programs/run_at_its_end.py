@@ -30,5 +30,7 @@ def open_run(path: Path) -> RunAtItsEnd:
     directory = RunDirectory(path)
     resolved = ResolvedJob.model_validate_json(directory.spec.read_bytes())
     prepared = PreparedData.read(directory.data)
-    dataset = open_data(resolved.job.data, resolved.data_roots, prepared and Path(prepared.directory))
+    job = resolved.job
+    directory_of_rows = prepared and Path(prepared.directory)
+    dataset = open_data(job.data, resolved.data_roots, directory_of_rows, tasks=job.model.tasks)
     return RunAtItsEnd(directory, resolved.job, dataset)

@@ -94,7 +94,7 @@ from dlrm.record.metrics import (
     Course,
     YardstickProgress,
     YardstickResult,
-    describe_group_figures,
+    describe_further_figures,
     find_yardsticks,
     format_auc,
 )

@@ -38,12 +38,33 @@ RECALIBRATION_FIGURES = {
 """Metrics of an outcome that `run.recalibrate` adds, and what they are called."""
 
 
-def describe_group_figures(metrics: Mapping[str, object]) -> dict[str, str]:
-    """Return the names of the metrics within groups that `metrics` have, and what they are called."""
+TASK_FIGURES = {
+    "auc": "AUC",
+    "log_loss": "log-loss",
+    "calibration": "calibration",
+    "rmse": "root mean squared error",
+    "mae": "mean absolute error",
+    "num_rows": "rows with a label",
+}
+"""Metrics of a task after the first, and what they are called; behind the task's name and a dot in an outcome."""
+
+
+def describe_further_figures(metrics: Mapping[str, object]) -> dict[str, str]:
+    """Return the names of the metrics within groups and of further tasks that `metrics` have, and what they are
+    called."""
     ranks = sorted(int(rank) for name in metrics if (rank := name.removeprefix(RECALL_AT)) != name and rank.isdecimal())
     names = {GROUPED_AUC: "AUC within groups", NUM_GROUPED_ROWS: "rows in groups of both labels"}
     names |= {f"{RECALL_AT}{rank}": f"recall@{rank} within groups" for rank in ranks}
+    for name in metrics:
+        task, dot, figure = name.rpartition(".")
+        if dot and figure in TASK_FIGURES:
+            names[name] = f"{task}: {TASK_FIGURES[figure]}"
     return {name: words for name, words in names.items() if metrics.get(name) is not None}
+
+
+def has_task_figures(metrics: Mapping[str, object]) -> bool:
+    """Whether metrics are of a model with several tasks."""
+    return any("." in name for name in metrics)
 
 
 def is_guess(auc: float | None, standard_error: float | None) -> bool:

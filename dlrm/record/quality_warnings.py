@@ -14,6 +14,7 @@ from dlrm.record.metrics import (
     Course,
     find_yardsticks,
     format_auc,
+    has_task_figures,
     is_guess,
 )
 
@@ -175,7 +176,8 @@ def _compare_with_logistic_regression(
 def _suggest_remedy(metrics: Mapping[str, float | None]) -> _Suggestion:
     """Suggest what to try for a model that has learned less than a simple one, by how its run went."""
     ways = _suggest_training(metrics)
-    if metrics.get(BLEND_SHARE) is not None:
+    # Only a model of one task can be blended.
+    if metrics.get(BLEND_SHARE) is not None or has_task_figures(metrics):
         return ways
     blend = 'set run.blend = "logistic", which needs a run.validation_fraction above 0'
     words = f"{ways.words}; or blend it with logistic regression: {blend}"

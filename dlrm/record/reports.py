@@ -147,6 +147,9 @@ class EvaluationReport(_Line):
     grouped: dict[str, Measure] | None = None
     """AUC and recall on the evaluation rows within the groups of `run.group_by`, by the names that final metrics have;
     null if the run has no groups. A service keeps them of the end of a run alone."""
+    tasks: dict[str, Measure] | None = None
+    """Metrics of the tasks after the first on the evaluation rows with their labels, such as `buy.auc`; null if the
+    model has one task. A service keeps them of the end of a run alone."""
     seconds: float
     """Seconds that the evaluation took."""
 

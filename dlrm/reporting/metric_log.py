@@ -5,7 +5,7 @@ import math
 import time
 
 from dlrm.config import format_count
-from dlrm.record import EvaluationReport, StepReport, describe_group_figures
+from dlrm.record import EvaluationReport, StepReport, describe_further_figures
 
 log = logging.getLogger(__name__)
 
@@ -54,15 +54,15 @@ class MetricLog:
         calibration = "" if report.calibration is None else f", calibration {report.calibration:.4f}"
         text = (
             f"evaluation after step {report.step:,}: {auc}, log-loss {report.log_loss:.5f} (constant predictor "
-            f"{report.constant_log_loss:.5f}){calibration}{_format_groups(report)}; "
+            f"{report.constant_log_loss:.5f}){calibration}{_format_further(report)}; "
             f"{format_count(report.num_rows, 'row')} in {report.seconds:.1f} s"
         )
         log.info("%s", text)
 
 
-def _format_groups(report: EvaluationReport) -> str:
-    grouped = report.grouped or {}
-    return "".join(f", {words} {grouped[name]:.5g}" for name, words in describe_group_figures(grouped).items())
+def _format_further(report: EvaluationReport) -> str:
+    figures = {**(report.grouped or {}), **(report.tasks or {})}
+    return "".join(f", {words} {figures[name]:.5g}" for name, words in describe_further_figures(figures).items())
 
 
 def _format_step(report: StepReport, losses: list[float]) -> str:

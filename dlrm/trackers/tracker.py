@@ -9,7 +9,7 @@ from typing import Protocol
 from dlrm.config import ResolvedJob, flatten
 from dlrm.record import EvaluationReport, Outcome, Record, StepReport
 
-_NO_FIGURES = {"kind", "seq", "time", "step", "num_steps", "num_run_samples", "gsnr", "grouped"}
+_NO_FIGURES = {"kind", "seq", "time", "step", "num_steps", "num_run_samples", "gsnr", "grouped", "tasks"}
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Figures:
         if isinstance(report, StepReport):
             fields |= {f"gsnr/{layer}": value for layer, value in (report.gsnr or {}).items()}
         else:
-            fields |= report.grouped or {}
+            fields |= {**(report.grouped or {}), **(report.tasks or {})}
         known = {name: value for name, value in fields.items() if value is not None and not isinstance(value, bool)}
         return cls(report.step, report.time, {f"{prefix}/{name}": float(value) for name, value in known.items()})
 

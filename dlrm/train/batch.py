@@ -20,7 +20,7 @@ class DeviceBatch:
     ids: JaggedIds[torch.Tensor]
     """Ids of F features of b samples."""
     labels: torch.Tensor
-    """[b] float32, 0 or 1."""
+    """[b] float32, 0 or 1; [b, T] if there are further tasks, NaN where a label is missing."""
     mask: torch.Tensor
     """[b] float32, 1 for valid rows and 0 for those that fill up the share."""
     weights: torch.Tensor

@@ -143,12 +143,14 @@ def build_parts(
     reduction = _make_reduction(job, model, gradients, layer_noise.sizes)
     preconditioner = None if job.preconditioner is None else make_preconditioner(job.preconditioner, model, ranks)
     estimator = make_estimator(resolved, model, gradients, has_halves=has_halves)
-    eager = EagerChunk(PartClock(), model, job.precision == "bf16", make_augmentation(job, len(schema.features), ranks))
+    augment = make_augmentation(job, len(schema.features), ranks)
+    eager = EagerChunk(PartClock(), model, job.precision == "bf16", augment, model.loss)
     run_chunk: ChunkPass = eager
     if recorder is None and ranks.device.type == "cuda" and job.resources.cuda_graphs != "off":
         recorder = CudaRecorder()
     if recorder is not None:
-        shape = ChunkShape(resolved.chunk_size, schema.num_dense, len(schema.features), job.model.embedding_dim)
+        dim, num_tasks = job.model.embedding_dim, job.model.num_tasks
+        shape = ChunkShape(resolved.chunk_size, schema.num_dense, len(schema.features), dim, num_tasks)
         is_compiled = _is_compiled(job, rows)
         run_chunk = GraphedChunk(
             eager,

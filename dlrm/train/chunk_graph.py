@@ -99,6 +99,7 @@ class ChunkShape:
     num_dense: int
     num_features: int
     dim: int
+    num_tasks: int = 1
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,7 @@ class GraphedChunk:
         self._rows = ChunkRows(
             torch.zeros(num_rows, shape.num_dense, device=device),
             torch.zeros(num_rows, shape.num_features, shape.dim, device=device),
-            torch.zeros(num_rows, device=device),
+            torch.zeros(num_rows, *([shape.num_tasks] if shape.num_tasks > 1 else []), device=device),
             torch.zeros(num_rows, device=device),
         )
         self._to_scaled_mean = torch.ones((), device=device)
@@ -289,7 +290,7 @@ class GraphedChunk:
         def run() -> None:
             pooled = rows.pooled[:num_rows].detach().requires_grad_()
             of_variant = ChunkRows(rows.dense[:num_rows], pooled, rows.labels[:num_rows], rows.weights[:num_rows])
-            self._loss.copy_(of_variant.train(forward, is_bf16=self._eager.is_bf16))
+            self._loss.copy_(of_variant.train(forward, self._eager.loss, is_bf16=self._eager.is_bf16))
             if pooled.grad is not None:  # there are tables
                 torch.mul(pooled.grad, self._to_scaled_mean, out=self._gradient[:num_rows])
 

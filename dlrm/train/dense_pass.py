@@ -1,15 +1,15 @@
 """The forward and backward pass of the dense part over a rank's share of a batch."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Protocol
 
 import torch
 from torch import nn
-from torch.nn import functional as F
 
 from dlrm.gradient_stats.estimator import Estimator, Share
+from dlrm.model.task_loss import LogLoss
 from dlrm.preconditioners import Preconditioner
 from dlrm.train.batch import DeviceBatch
 from dlrm.train.profiler import PartClock
@@ -91,6 +91,7 @@ class EagerChunk:
     """Whether matrix products are under bf16 autocast."""
     augment: "Augmentation | None" = None
     """Copies of the samples to train on; None: each once, as it is."""
+    loss: "Loss" = field(default_factory=LogLoss)
 
     def __call__(
         self, batch: DeviceBatch, pooled: PooledBatch, start: int, end: int, to_scaled_mean: float
@@ -100,7 +101,7 @@ class EagerChunk:
         with self.clock.part("dense"):
             rows = ChunkRows(batch.dense[start:end], chunk, batch.labels[start:end], batch.weights[start:end])
             copies = [rows] if self.augment is None else self.augment(rows, batch, start)
-            loss = torch.stack([copy.train(self.model, is_bf16=self.is_bf16) for copy in copies]).sum()
+            loss = torch.stack([copy.train(self.model, self.loss, is_bf16=self.is_bf16) for copy in copies]).sum()
             gradient = chunk.grad
         if gradient is None:  # there are no tables
             return loss
@@ -117,20 +118,28 @@ class ChunkRows:
     pooled: torch.Tensor
     """[c, F, D], the leaf that gets the gradient."""
     labels: torch.Tensor
-    """[c]"""
+    """[c], or [c, T] of T > 1 tasks"""
     weights: torch.Tensor
     """[c]"""
 
-    def train(self, model: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], *, is_bf16: bool) -> torch.Tensor:
+    def train(
+        self, model: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], loss: "Loss", *, is_bf16: bool
+    ) -> torch.Tensor:
         """Make the forward and backward pass, and return the weighted loss sum."""
         # Every weight is used once, so that a cache of converted ones would only be one more thing to keep.
         with torch.autocast(self.labels.device.type, torch.bfloat16, enabled=is_bf16, cache_enabled=False):
-            logits = model(self.dense, self.pooled)  # [c]
-        loss = F.binary_cross_entropy_with_logits(
-            logits.to(self.labels.dtype), self.labels, weight=self.weights, reduction="sum"
-        )
-        loss.backward()
-        return loss.detach()
+            logits = model(self.dense, self.pooled)  # as labels
+        loss_sum = loss(logits.to(self.labels.dtype), self.labels, self.weights)
+        loss_sum.backward()
+        return loss_sum.detach()
+
+
+class Loss(Protocol):
+    """Loss of a chunk: see `dlrm.model.task_loss`."""
+
+    def __call__(self, logits: torch.Tensor, labels: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        """Return the loss summed over samples with their weights [c]; logits and labels are [c] or [c, T]."""
+        ...
 
 
 class Augmentation(Protocol):

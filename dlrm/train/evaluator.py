@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 
@@ -11,11 +11,13 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from dlrm.config import TaskConfig
 from dlrm.data.batches import read_evaluation_batches
 from dlrm.data.dataset import Dataset
 from dlrm.data.groups import Grouping
 from dlrm.data.rows import RowSource
 from dlrm.metrics.binary import auc, compute_binary_metrics, constant_log_loss
+from dlrm.metrics.tasks import compute_task_metrics
 from dlrm.metrics.true_rates import correct_rate, get_log_share, weigh_negatives
 from dlrm.record import EvaluationReport
 from dlrm.train.input_copies import copy_to_device
@@ -54,6 +56,10 @@ class Scores:
     labels: np.ndarray
     weights: np.ndarray | None
     """[n] float32, with each negative counted for the ones left out; None if all are the same."""
+    further_logits: np.ndarray | None = None
+    """[n, T - 1] float32, of the tasks after the first; None if there are none."""
+    further_labels: np.ndarray | None = None
+    """[n, T - 1] float32, NaN where one is missing."""
 
 
 class Evaluator:
@@ -73,13 +79,14 @@ class Evaluator:
         on_rows: Callable[[int], None] = lambda _: None,
         negative_sampling: float | None = None,
         grouping: Grouping | None = None,
+        tasks: Sequence[TaskConfig] = (),
     ) -> None:
         """Choose the size of evaluation batches.
 
         rows: rows of `dataset` to evaluate on. share_size: samples of a training batch on one rank. keep: takes the
         step and the scores of each evaluation, on rank 0. on_rows: called after each batch, with the number of scored
         rows. negative_sampling: share of the negatives that the rows hold; None for rows as they occur. grouping:
-        groups within which the order of the rows is measured; None for none.
+        groups within which the order of the rows is measured; None for none. tasks: those after the first.
 
         An evaluation batch is no larger, except for MIN_BATCH_SIZE: memory that is enough for training is enough here.
         """
@@ -95,6 +102,7 @@ class Evaluator:
         self._on_rows = on_rows
         self._negative_sampling = negative_sampling
         self._grouping = grouping
+        self._tasks = tasks
         self._share_size = _choose_share_size(self._rows.num_rows, ranks.world_size, share_size)
         self._baselines: dict[str, float | None] = {}
         """Metrics of trivial models by name, the same at every evaluation; empty before the first one."""
@@ -119,6 +127,12 @@ class Evaluator:
         """Compute the metrics; None if a prediction is NaN."""
         if np.isnan(scores.logits).any():
             return None
+        tasks: dict[str, float | None] | None = None
+        if scores.further_logits is not None and scores.further_labels is not None:
+            if np.isnan(scores.further_logits).any():
+                return None
+            of_tasks = scores.further_labels, scores.further_logits, scores.weights
+            tasks = compute_task_metrics(self._tasks, *of_tasks)
         metrics = asdict(compute_binary_metrics(scores.labels, scores.logits, scores.weights))
         self._baselines = self._baselines or {
             "constant_log_loss": constant_log_loss(scores.labels, self._train_label_rate, scores.weights),
@@ -126,7 +140,7 @@ class Evaluator:
         }
         grouped = self._measure_groups(scores)
         seconds = time.monotonic() - started
-        fields = {"step": step, **metrics, **self._baselines, "grouped": grouped, "seconds": seconds}
+        fields = {"step": step, **metrics, **self._baselines, "grouped": grouped, "tasks": tasks, "seconds": seconds}
         return EvaluationReport.model_validate(fields)
 
     def _measure_groups(self, scores: Scores) -> dict[str, float | None] | None:
@@ -139,7 +153,7 @@ class Evaluator:
 
     @torch.no_grad()
     def _score(self) -> torch.Tensor:
-        """Score this rank's rows: [3, rows] of logits, labels and weights; the label of a padding row is NaN.
+        """Score this rank's rows: [2 T + 1, rows] of logits, labels and weights; the labels of a padding row are NaN.
 
         Raises EvaluationStoppedError.
         """
@@ -159,12 +173,13 @@ class Evaluator:
                     end = min(start + self._chunk_size, self._share_size)
                     logits.append(self._model(batch.dense[start:end], pooled.read_chunk(start, end)))
                 self._on_rows(min((len(labels) + 1) * self._share_size * world_size, self._rows.num_rows))
-                labels.append(torch.where(batch.mask > 0, batch.labels, torch.nan))
+                labels.append(torch.where(batch.mask[:, None] > 0, batch.labels.view(len(batch.mask), -1), torch.nan))
                 # A copy: on a GPU the weights are a part of the batch's block, which would stay.
                 weights.append(batch.weights.clone())
                 # Frees its memory before the next lookup.
                 del batch, pooled
-        return torch.stack([torch.cat(logits), torch.cat(labels), torch.cat(weights)])
+        all_logits, all_labels = torch.cat(logits), torch.cat(labels)
+        return torch.cat([all_logits.view(all_labels.shape).T, all_labels.T, torch.cat(weights)[None]])
 
     def _gather(self, mine: torch.Tensor) -> Scores | None:
         """Gather the valid rows of all ranks on rank 0, in the order of the source; None on the others."""
@@ -174,13 +189,19 @@ class Evaluator:
         dist.gather(mine, parts, dst=0, group=self._ranks.dense_group)
         if all_ranks is None:
             return None
-        # Each rank has a share of every batch, one behind the other: [ranks, 3, batches, share].
+        # Each rank has a share of every batch, one behind the other: [ranks, 2 T + 1, batches, share].
         shares = all_ranks.unflatten(2, (-1, self._share_size))
-        logits, labels, weights = shares.permute(1, 2, 0, 3).flatten(1).cpu().numpy()
-        is_valid = ~np.isnan(labels)
-        logits, labels, share = logits[is_valid], labels[is_valid], self._negative_sampling
-        own_weights = weights[is_valid] if self._is_weighted else None
-        return Scores(logits + np.float32(get_log_share(share)), labels, weigh_negatives(labels, own_weights, share))
+        found = shares.permute(1, 2, 0, 3).flatten(1).cpu().numpy()
+        num_tasks, share = len(found) // 2, self._negative_sampling
+        found = found[:, ~np.isnan(found[num_tasks])]
+        logits, labels, weights = found[:num_tasks], found[num_tasks:-1], found[-1] if self._is_weighted else None
+        return Scores(
+            logits[0] + np.float32(get_log_share(share)),
+            labels[0],
+            weigh_negatives(labels[0], weights, share),
+            logits[1:].T if num_tasks > 1 else None,
+            labels[1:].T if num_tasks > 1 else None,
+        )
 
 
 def _choose_share_size(num_rows: int, world_size: int, train_share_size: int) -> int:

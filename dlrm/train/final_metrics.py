@@ -25,8 +25,8 @@ def make_final_metrics(progress: RunProgress, report: EvaluationReport | None) -
     if progress.course is not None:
         metrics |= progress.course.to_metrics()
     if report is not None:
-        metrics |= report.model_dump(exclude={"kind", "seq", "time", "step", "seconds", "grouped"})
-        metrics |= report.grouped or {}
+        metrics |= report.model_dump(exclude={"kind", "seq", "time", "step", "seconds", "grouped", "tasks"})
+        metrics |= {**(report.grouped or {}), **(report.tasks or {})}
         metrics["model_step"] = report.step
     return metrics
 

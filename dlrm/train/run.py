@@ -95,7 +95,7 @@ def _open_dataset(context: RunContext, prepared: PreparedData | None) -> Dataset
     directory_of_rows = prepared and Path(prepared.directory)
     # Without a GPU the cores of a rank train.
     num_threads = job.resources.threads_per_worker if job.resources.gpus_per_worker else 1
-    opened = open_data(job.data, context.resolved.data_roots, directory_of_rows, num_threads)
+    opened = open_data(job.data, context.resolved.data_roots, directory_of_rows, num_threads, job.model.tasks)
     dataset = hold_out_validation(opened, job.run.validation_fraction, job.data.split, job.run.seed)
     if job.run.validation_fraction > 0.0 and dataset.validation is None:
         reporter.event(NO_VALIDATION, "there are too few training rows with a weight to hold out validation rows")

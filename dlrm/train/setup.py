@@ -5,6 +5,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
+import torch
+
 from dlrm.checkpoint.find import find_verified_checkpoint
 from dlrm.checkpoint.progress import RunProgress
 from dlrm.checkpoint.run_identity import RunIdentity
@@ -18,7 +21,7 @@ from dlrm.data.groups import find_grouping
 from dlrm.data.order import count_windows
 from dlrm.data.rows import RowSource
 from dlrm.data.split import sample_train_rows
-from dlrm.model import set_output_bias
+from dlrm.model import set_output_bias, set_task_biases
 from dlrm.optimizers import LearningRates
 from dlrm.optimizers.auto_warmup import AutoWarmup, WarmupState
 from dlrm.optimizers.gain import GainState
@@ -46,6 +49,9 @@ from dlrm.train.trainer import Trainer
 from dlrm.train.warm_start.start import start_warm
 from sharding.comm.collectives import run_on_all_ranks
 
+_BIAS_ROWS = 1 << 18
+"""Training rows, at most, that the first biases of further tasks are taken from."""
+
 
 @contextmanager
 def open_trainer(context: RunContext, dataset: Dataset, identity: RunIdentity) -> Iterator[Trainer]:
@@ -66,6 +72,9 @@ def open_trainer(context: RunContext, dataset: Dataset, identity: RunIdentity) -
     restored = _restore(context, state, identity)
     if restored is None:
         set_output_bias(parts.model, dataset.train_label_rate)
+        if resolved.job.model.tasks is not None:
+            first = dataset.train.read(np.arange(min(dataset.train.num_rows, _BIAS_ROWS), dtype=np.int64))
+            set_task_biases(parts.model, resolved.job.model.tasks, torch.from_numpy(first.all_labels))
         start_warm(parts, context, dataset)
     saved_step = (restored.step or None) if restored else None
     progress = restored or RunProgress(num_steps=0)
@@ -101,6 +110,7 @@ def _make_trainer(
             EvaluationProgress(context.reporter, rows.num_rows, what),
             resolved.job.data.negative_sampling,
             grouping if rows is dataset.evaluation else None,
+            (resolved.job.model.tasks or [])[1:] if rows is dataset.evaluation else (),
         )
 
     train_sample = sample_train_rows(dataset, run.num_train_eval_rows)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
-from dlrm.record import GROUPED_AUC, RECALL_AT, describe_group_figures
+from dlrm.record import GROUPED_AUC, RECALL_AT, describe_further_figures
 from service.schemas import Better
 
 BETTER: dict[str, Better] = {
@@ -29,7 +29,7 @@ SECONDS = "seconds"
 
 def list_compared(metrics: Iterable[Mapping[str, float | None]]) -> list[str]:
     """List the compared figures of jobs with these metrics: recall too, at the ranks that they have."""
-    ranks = {name for own in metrics for name in describe_group_figures(own) if name.startswith(RECALL_AT)}
+    ranks = {name for own in metrics for name in describe_further_figures(own) if name.startswith(RECALL_AT)}
     place = [*BETTER].index(GROUPED_AUC) + 1
     recalls = sorted(ranks, key=lambda name: int(name.removeprefix(RECALL_AT)))
     return [*[*BETTER][:place], *recalls, *[*BETTER][place:]]

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 import torch
-from torch import nn
 from torch.nn import functional as F
 
 from dlrm.config import ModelConfig, MomentsConfig
@@ -12,6 +11,7 @@ from dlrm.gradient_stats.exact import ExactMoments
 from dlrm.gradient_stats.groups import GroupMoments
 from dlrm.gradient_stats.noise import StepNoise
 from dlrm.model import make_dense_part
+from dlrm.model.dense_part import DensePart
 from dlrm.train.batch import DeviceBatch
 from dlrm.train.dense_pass import DensePass, EagerChunk
 from dlrm.train.profiler import PartClock
@@ -36,11 +36,11 @@ class MomentsSetting:
     is_bf16: bool = False
     has_bf16_squares: bool = False
 
-    def build_model(self) -> nn.Module:
+    def build_model(self) -> DensePart:
         return make_dense_part(self.model, NUM_DENSE, NUM_FEATURES, seed=3).to(self.dtype)
 
     def draw_rows(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Draw dense [B, N], pooled [B, F, D], labels [B] and weights [B]; padding rows have weight 0."""
+        """Draw dense [B, N], pooled [B, F, D], labels [B] or [B, T] and weights [B]; padding rows have weight 0."""
         generator = torch.Generator().manual_seed(11)
         dense = torch.randn(self.global_size, NUM_DENSE, generator=generator, dtype=torch.float64)
         shape = (self.global_size, NUM_FEATURES, self.model.embedding_dim)
@@ -51,6 +51,10 @@ class MomentsSetting:
         weights[self.num_valid :] = 0.0
         # The reference computes in float64 with exactly the numbers that the model gets.
         dense, pooled, weights = (tensor.float().to(self.dtype) for tensor in (dense, pooled, weights))
+        if self.model.num_tasks > 1:
+            further = torch.rand(self.global_size, self.model.num_tasks - 1, generator=generator).round().double()
+            further[torch.rand(further.shape, generator=generator) < 0.3] = torch.nan
+            labels = torch.cat([labels[:, None], further], dim=1)
         return dense, pooled, labels.to(self.dtype), weights
 
     def list_positions(self, ranks: Ranks) -> list[int]:
@@ -110,7 +114,9 @@ def measure_moments(ranks: Ranks, setting: MomentsSetting) -> MeasuredMoments:
     none = torch.empty(0, dtype=torch.int64)
     batch = DeviceBatch(0, dense, JaggedIds(none, none.view(0, 0)), labels, weights, weights, setting.num_valid)
     divisor = setting.num_valid * setting.mean_weight
-    dense_pass = DensePass(EagerChunk(PartClock(), model, setting.is_bf16), estimator, setting.chunk_size)
+    dense_pass = DensePass(
+        EagerChunk(PartClock(), model, setting.is_bf16, loss=model.loss), estimator, setting.chunk_size
+    )
     dense_pass(batch, FixedEmbeddings(pooled), share, divisor, is_whole=False)
     sums.start_all_reduce(with_extra_sums=estimator.is_measuring).wait()
     sums.gradient /= divisor
@@ -137,6 +143,26 @@ def compute_sample_gradients(setting: MomentsSetting) -> list[torch.Tensor]:
     found: list[list[torch.Tensor]] = []
     for i in range(setting.num_valid):
         logits = model(dense[i : i + 1], pooled[i : i + 1])
-        loss = F.binary_cross_entropy_with_logits(logits, labels[i : i + 1], weight=weights[i : i + 1], reduction="sum")
+        loss = weights[i] * sum_losses(setting.model, model, logits.reshape(-1), labels[i].reshape(-1))
         found.append([g / setting.mean_weight for g in torch.autograd.grad(loss, list(model.parameters()))])
     return [torch.stack(of_parameter) for of_parameter in zip(*found, strict=True)]
+
+
+def sum_losses(config: ModelConfig, model: DensePart, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Sum the losses of one sample over the tasks that it has a label of, by the papers' formulas."""
+    if config.num_tasks == 1:
+        return F.binary_cross_entropy_with_logits(logits, labels, reduction="sum")
+    assert config.tasks is not None
+    is_uncertain = config.task_sharing is not None and config.task_sharing.loss_weighting == "uncertainty"
+    s = dict(model.named_parameters())["loss.log_variances.offsets"] if is_uncertain else None
+    total = torch.zeros((), dtype=torch.float64)
+    for t, task in enumerate(config.tasks):
+        if labels[t].isnan():
+            continue
+        if task.kind == "regression":
+            loss = (labels[t] - logits[t]) ** 2 / 2
+        else:
+            p = 1 / (1 + torch.exp(-logits[t]))
+            loss = -(labels[t] * p.log() + (1 - labels[t]) * (1 - p).log())
+        total = total + task.weight * (loss if s is None else loss / s[t].exp() + s[t] / 2)
+    return total

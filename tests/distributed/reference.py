@@ -95,6 +95,19 @@ def add_lists_and_weights(batches: list[GlobalBatch], table_rows: Sequence[int],
     return changed
 
 
+def add_task_labels(batches: list[GlobalBatch], seed: int = 4) -> list[GlobalBatch]:
+    """Give rows the labels of a click, of a purchase after it, and of a time that is often unknown."""
+    random = np.random.default_rng(seed)
+    changed: list[GlobalBatch] = []
+    for batch in batches:
+        click, num_rows = batch.labels, len(batch.labels)
+        buy = np.where(click == 1, random.random(num_rows) < 0.4, 0)
+        buy = np.where(random.random(num_rows) < 0.1, np.nan, buy)
+        dwell = np.where(random.random(num_rows) < 0.4, np.nan, batch.dense[:, 0] + 0.5)
+        changed.append(replace(batch, labels=np.stack([click, buy, dwell], axis=1).astype(np.float32)))
+    return changed
+
+
 class ReferenceModel:
     """A float64 copy of the model, trained by the textbook's formulas."""
 

@@ -8,9 +8,10 @@ import torch
 
 from dlrm.config import ModelConfig, MomentsConfig
 from tests.distributed.measure_moments import MeasuredMoments, MomentsSetting, compute_sample_gradients, measure_moments
-from tests.dlrm.model.small_models import make_small_model
+from tests.dlrm.model.small_models import TASKS, make_small_model
 from tests.rank_pool.pool import RankPools
 
+SHARING = {**TASKS["task_sharing"], "tower_mlp": []}
 MODELS = {
     "dlrm": ModelConfig(embedding_dim=8, bottom_mlp=[12, 8], top_mlp=[10, 1]),
     "dcn_v2": ModelConfig(
@@ -18,6 +19,7 @@ MODELS = {
     ),
     "masknet": make_small_model("masknet"),
     "wukong": make_small_model("wukong"),
+    "tasks": make_small_model("dlrm", tasks=TASKS["tasks"], task_sharing=SHARING, top_mlp=[10, 1]),
 }
 ALL = MomentsConfig(estimator="exact", fraction=1.0)
 SHARE = MomentsConfig(estimator="exact", fraction=0.5)

@@ -17,9 +17,10 @@ from dlrm.config import (
     VarianceReductionConfig,
 )
 from dlrm.config.optimizers import CowClipConfig
-from tests.distributed.reference import draw_batches
+from tests.distributed.reference import add_task_labels, draw_batches
 from tests.distributed.saving import PartialRun, train_up_to
 from tests.distributed.training import TrainingSetting
+from tests.dlrm.model.small_models import TASKS, make_small_model
 from tests.rank_pool.pool import RankPools
 from tests.sharding.read_checkpoint import read_whole
 
@@ -65,6 +66,7 @@ PRUNED = replace(AVERAGED, pruning=PRUNING)
 PRUNED_SCHEDULE_FREE = replace(SCHEDULE_FREE, pruning=PRUNING)
 CLIPPED = replace(ADAGRAD, cowclip=CowClipConfig(r=0.001, zeta=1e-4), count_exponent=0.5)
 ACCUMULATED = replace(ADAGRAD, initial_accumulator=0.01)
+TASKED = replace(NADAMW, model=make_small_model("dlrm", **TASKS))
 LOCAL = replace(ADAGRAD, dense_averaging=DenseAveragingConfig(every=3))
 """At the stop and at the end, ranks differ."""
 ELASTIC = replace(ADAGRAD, dense_averaging=DenseAveragingConfig(method="easgd", every=2))
@@ -74,7 +76,8 @@ DECENTRALISED = replace(
 
 
 def draw_setting_batches(setting: TrainingSetting, number: int):
-    return draw_batches(number, setting.global_size, [rows for _, rows in setting.table_rows])
+    batches = draw_batches(number, setting.global_size, [rows for _, rows in setting.table_rows])
+    return batches if setting.model.num_tasks == 1 else add_task_labels(batches)
 
 
 @pytest.mark.parametrize(
@@ -96,6 +99,7 @@ def draw_setting_batches(setting: TrainingSetting, number: int):
         PRUNED_SCHEDULE_FREE,
         CLIPPED,
         ACCUMULATED,
+        TASKED,
         LOCAL,
         ELASTIC,
         DECENTRALISED,
@@ -117,6 +121,7 @@ def draw_setting_batches(setting: TrainingSetting, number: int):
         "pruned, schedule_free",
         "clipped, by counts",
         "sums that begin above zero",
+        "tasks with uncertainties and variance reduction",
         "local_sgd",
         "easgd",
         "dmsgd",

@@ -70,8 +70,12 @@ class TrainingSetting:
     cuda_graphs: str = "auto"
 
     def resolve_job(self, world_size: int) -> ResolvedJob:
+        further = [{"name": t.label, "kind": t.kind} for t in self.model.tasks or () if t.label is not None]
+        schema = {"further_labels": further, "dense": [{"name": "x"}]}
         document = {
-            "data": {"format": "synthetic"},
+            "data": {"format": "parquet", "train": ["rows.parquet"], "schema": schema}
+            if further
+            else {"format": "synthetic"},
             "model": self.model.model_dump(),
             "batch": {
                 "global_size": self.global_size,

@@ -121,7 +121,8 @@ class Encoders:
             np.concatenate(ids) if ids else np.empty(0, dtype=np.int64),
             np.stack(lengths) if lengths else np.empty((0, table.num_rows), dtype=np.int32),
         )
-        return Rows(table.labels, self.encode_dense(table), bags, table.weights)
+        further = np.stack(table.further_labels, axis=1) if table.further_labels else None
+        return Rows(table.labels, self.encode_dense(table), bags, table.weights, further)
 
     def encode_dense(self, table: RawTable) -> NDArray[np.float32]:
         """Compute the dense features [n, N] of the rows of `table`."""

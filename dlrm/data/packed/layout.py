@@ -4,6 +4,7 @@
   encoders/            encoders of the raw values: see dlrm.data.encode.encoders
   train/  eval/        one file per array, row-major, little-endian, without header:
     labels.bin         float32 [n]
+    further_labels.bin float32 [n, K], NaN where missing, if the schema has K labels of further tasks
     weights.bin        float32 [n], where the schema has a weight
     dense.bin          float32 [n, N]
     ids.bin            int32, or int64 where a table is too large for int32, [n, F1]: features with one id per row
@@ -38,6 +39,7 @@ VALID_MEAN_WEIGHT = (
 )
 Split = Literal["train", "eval"]
 LABELS, WEIGHTS, DENSE, IDS = "labels.bin", "weights.bin", "dense.bin", "ids.bin"
+FURTHER_LABELS = "further_labels.bin"
 
 
 def get_bag_values_name(feature: int) -> str:
@@ -99,6 +101,8 @@ class PackedMeta(_Record):
     features: list[FeatureMeta]
     id_type: Literal["int32", "int64"]
     has_weights: bool
+    num_further_labels: int = 0
+    """Number of labels of further tasks, K; their names are in the schema of the encoders."""
     splits: dict[Split, SplitMeta]
     num_bad_rows: int
     """Number of bad rows that were left out."""

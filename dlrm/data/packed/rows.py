@@ -17,6 +17,7 @@ from dlrm.config import format_count
 from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import (
     DENSE,
+    FURTHER_LABELS,
     IDS,
     LABELS,
     WEIGHTS,
@@ -187,6 +188,8 @@ class PackedRows:
         n, self._single = self.num_rows, meta.single_features
         self._labels = map_file(LABELS, FLOAT, n)
         self._weights = map_file(WEIGHTS, FLOAT, n) if meta.has_weights else None
+        num_further = meta.num_further_labels
+        self._further_labels = map_file(FURTHER_LABELS, FLOAT, n, num_further) if num_further else None
         self._dense = map_file(DENSE, FLOAT, n, len(meta.dense))
         self._ids = map_file(IDS, meta.id_dtype, n, len(self._single))
         self._unsigned = np.dtype(f"u{meta.id_dtype.itemsize}")
@@ -211,6 +214,9 @@ class PackedRows:
             raise IndexError(f"row numbers must be within 0 to {self.num_rows - 1}")
         labels = np.empty(num_rows, dtype=np.float32)
         weights = None if self._weights is None else np.empty(num_rows, dtype=np.float32)
+        further = None
+        if self._further_labels is not None:
+            further = np.empty((num_rows, self._further_labels.items.shape[1]), dtype=np.float32)
         dense = np.empty((num_rows, self.schema.num_dense), dtype=np.float32)
         single = np.empty((len(self._single), num_rows), dtype=np.int64)
         lengths = np.ones((len(self.schema.features), num_rows), dtype=np.int32)
@@ -224,6 +230,8 @@ class PackedRows:
             self._dense.items.take(numbers, axis=0, out=dense[piece], mode="clip")
             if self._weights is not None and weights is not None:
                 self._weights.items.take(numbers, out=weights[piece], mode="clip")
+            if self._further_labels is not None and further is not None:
+                self._further_labels.items.take(numbers, axis=0, out=further[piece], mode="clip")
             taken = self._ids.items.take(numbers, axis=0)
             # As unsigned numbers, since negative ids are the largest then.
             if (_find_largest(taken.view(self._unsigned)) >= self._num_single_ids).any():
@@ -237,7 +245,7 @@ class PackedRows:
             return lists
 
         lists = self._threads.map(read_piece, range(0, num_rows, _PIECE_ROWS))
-        return Rows(labels, dense, JaggedIds(self._concatenate_ids(single, lists), lengths), weights)
+        return Rows(labels, dense, JaggedIds(self._concatenate_ids(single, lists), lengths), weights, further)
 
     def read_weights(self, row_numbers: NDArray[np.int64]) -> NDArray[np.float32] | None:
         """Read weights, see RowSource."""
@@ -249,7 +257,7 @@ class PackedRows:
     def look_ahead(self, now: Runs, soon: Runs) -> None:
         """Announce the rows to the mapped files, see RowSource."""
         max_areas = MAX_AREAS // len(self._files)
-        for file in (self._labels, self._weights, self._dense, self._ids):
+        for file in (self._labels, self._further_labels, self._weights, self._dense, self._ids):
             if file is not None:
                 file.read_ahead(now, soon, max_areas)
         for bags in self._lists.values():

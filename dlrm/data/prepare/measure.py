@@ -177,6 +177,7 @@ def describe(
         features=[FeatureMeta(**dataclasses.asdict(feature)) for feature in features],
         id_type="int32" if is_small else "int64",
         has_weights=config.raw_schema.weight is not None,
+        num_further_labels=len(config.raw_schema.further_labels),
         splits=splits,
         num_bad_rows=rows.num_bad_rows,
         odd_values=rows.odd_values,

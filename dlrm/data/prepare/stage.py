@@ -2,7 +2,7 @@
 
 A part is a parsed block on disk, an uncompressed Arrow IPC file that is mapped into memory when it is needed: one
 record batch of one row, whose columns are lists, so that arrays of different lengths fit into one batch:
-    labels, weights, good, dense-<i>, codes-<f>, distinct-<f>, lengths-<f>
+    labels, further-<k>, weights, good, dense-<i>, codes-<f>, distinct-<f>, lengths-<f>
 Numbers are stored at half their width if that is exact, because disk space limits staging. The metadata of the
 schema holds the `PartRecord`, which describes the part as a whole.
 """
@@ -108,6 +108,10 @@ class StagedPart:
         return self._get_array("labels")
 
     @property
+    def further_labels(self) -> list[NDArray[np.float32]]:
+        return [self._get_array(f"further-{index}") for index in range(len(self._schema.further_labels))]
+
+    @property
     def weights(self) -> NDArray[np.float32] | None:
         return self._get_optional_array("weights")
 
@@ -129,6 +133,7 @@ class StagedPart:
             self.weights,
             [self.dense(index) for index in range(len(self._schema.dense))],
             [self.categorical(index) for index in range(len(self._schema.categorical))],
+            further_labels=self.further_labels,
         )
 
     def _get_values(self, name: str) -> pa.Array:
@@ -144,6 +149,7 @@ class StagedPart:
 def _make_arrays(parsed: Parsed) -> dict[str, pa.Array]:
     table = parsed.table
     arrays: dict[str, pa.Array] = {"labels": pa.array(table.labels)}
+    arrays |= {f"further-{index}": pa.array(labels) for index, labels in enumerate(table.further_labels)}
     if table.weights is not None:
         arrays["weights"] = pa.array(table.weights)
     if parsed.good is not None:

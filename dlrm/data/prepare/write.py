@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.packed.layout import (
     DENSE,
+    FURTHER_LABELS,
     IDS,
     LABELS,
     WEIGHTS,
@@ -91,6 +92,8 @@ def compute_file_sizes(meta: PackedMeta, measures: Sequence[PartMeasure]) -> dic
         row_bytes = {LABELS: 4, DENSE: 4 * len(meta.dense), IDS: meta.id_dtype.itemsize * len(meta.single_features)}
         if meta.has_weights:
             row_bytes[WEIGHTS] = 4
+        if meta.num_further_labels:
+            row_bytes[FURTHER_LABELS] = 4 * meta.num_further_labels
         sizes |= {f"{split}/{name}": num_rows * size for name, size in row_bytes.items()}
         for feature in meta.bag_features:
             num_ids = sum(_count_ids(feature, measure.splits[split], meta) for measure in measures)
@@ -164,6 +167,7 @@ def _write_part(rows: StagedRows, to_ids: _Ids, files: PackedFiles, work: tuple[
     staged = rows.open(part)
     is_held_out = rows.is_held_out(part, staged)
     dense = to_ids.encoders.encode_dense(staged.table)
+    further = [(FURTHER_LABELS, np.stack(labels, axis=1))] if (labels := staged.further_labels) else []
     single = files.meta.single_features
     ids = np.empty((len(staged.labels), len(single)), dtype=files.meta.id_dtype)
     for column, feature in enumerate(single):
@@ -174,7 +178,7 @@ def _write_part(rows: StagedRows, to_ids: _Ids, files: PackedFiles, work: tuple[
         files.write_array(split, LABELS, staged.labels[is_in], 4 * position.row)
         if staged.weights is not None:
             files.write_array(split, WEIGHTS, staged.weights[is_in], 4 * position.row)
-        for name, array in ((DENSE, dense), (IDS, ids)):
+        for name, array in ((DENSE, dense), (IDS, ids), *further):
             # np.compress, because array[is_in] is several times slower on whole rows.
             selected = np.compress(is_in, array, axis=0)
             files.write_array(split, name, selected, position.row * array.shape[1] * array.itemsize)

@@ -74,6 +74,8 @@ class RawTable:
     """F columns of n rows each."""
     label_values: Sequence[str] = ()
     """Some of the values of the label column, where the schema has a positive one."""
+    further_labels: Sequence[NDArray[np.float32]] = ()
+    """K labels of further tasks, of shape [n], NaN where missing; empty if rows are read without labels."""
 
     @property
     def num_rows(self) -> int:

@@ -108,3 +108,53 @@ def test_a_run_of_before_there_was_a_choice_goes_on_as_it_was():
     assert list_differences(now, before) == []
     other = make_identity(parse_job(job_with(pooling="mean")))
     assert list_differences(other, before) == ['model.pooling is "mean", but was "sum"']
+
+
+BUY = {"name": "buy", "label": "bought"}
+
+
+@pytest.mark.parametrize(
+    ("tasks", "field"),
+    [
+        ([{"name": "click", "label": "clicked"}], "model.tasks.0.label"),
+        ([{"name": "click", "kind": "regression"}], "model.tasks.0.kind"),
+        ([{"name": "click"}, {"name": "buy"}], "model.tasks.1.label"),
+        ([{"name": "click"}, {**BUY, "name": "click"}], "model.tasks.1.name"),
+        ([{"name": "click"}, {**BUY, "given": "view"}], "model.tasks.1.given"),
+        ([{"name": "click"}, {**BUY, "kind": "regression", "given": "click"}], "model.tasks.1.given"),
+        ([{"name": "click"}, {**BUY, "kind": "regression"}], "model.tasks.1.label"),
+        ([{"name": "click"}, {**BUY, "label": "basket"}], "model.tasks.1.label"),
+    ],
+)
+def test_tasks_that_do_not_fit_are_refused_with_their_field(tasks: list[dict[str, Any]], field: str):
+    assert list(errors_of(job_of_tasks(tasks))) == [field]
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"run": {"label_smoothing": 0.1}}, "run.label_smoothing"),
+        ({"run": {"recalibrate": "platt"}}, "run.recalibrate"),
+        ({"run": {"blend": "logistic"}}, "run.blend"),
+        ({"run": {"sharpness": {}}}, "run.sharpness"),
+        ({"data": {"format": "synthetic"}}, "model.tasks"),
+        ({"preconditioner": {}}, "preconditioner"),
+    ],
+)
+def test_what_is_for_one_label_is_refused_beside_further_tasks(changes: dict[str, Any], field: str):
+    document = job_of_tasks([{"name": "click"}, BUY], task_sharing={"loss_weighting": "uncertainty"})
+    parse_job(document)
+    assert list(errors_of({**document, **changes})) == [field]
+
+
+def test_methods_of_sharing_have_their_own_settings():
+    assert parse_job(job_of_tasks([{"name": "click"}, BUY], task_sharing={"method": "ple"})).model.task_sharing
+    faults = errors_of(job_of_tasks([{"name": "click"}, BUY], task_sharing={"num_experts": 3}))
+    assert list(faults) == ["model.task_sharing.num_experts"]
+    assert list(errors_of(job_of_tasks([{"name": "click"}], architecture="finalmlp"))) == ["model.architecture"]
+    assert list(errors_of(job_with(task_sharing={}))) == ["model.task_sharing"]
+
+
+def job_of_tasks(tasks: list[dict[str, Any]], **model: Any) -> dict[str, Any]:
+    schema = {"further_labels": [{"name": "bought"}], "dense": [{"name": "age"}]}
+    return {"data": {**CSV, "schema": schema}, "model": {"tasks": tasks, **model}}

@@ -67,7 +67,7 @@ def scores(directory: Path, model: SavedModel) -> np.ndarray:
     """Scores of the packed rows, training rows before the others: with a tail, in the order of the file."""
     dataset = open_compatible(directory / "packed", model.encoders)
     pieces = [piece for source in (dataset.train, dataset.evaluation) for piece in make_source_pieces(source)]
-    return np.concatenate([piece.all_probabilities for piece in score_pieces(model.module, pieces, 1)])
+    return np.concatenate([piece.predictions for piece in score_pieces(model.module, pieces, 1)])
 
 
 def test_each_column_is_given_once(model: SavedModel) -> None:

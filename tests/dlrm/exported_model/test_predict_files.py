@@ -386,7 +386,7 @@ def test_progress_is_reported_as_json_and_the_last_line_is_the_result(made: Made
 def test_a_half_written_output_is_removed_after_an_error_and_overwritten_after_a_kill(tmp_path: Path):
     output = tmp_path / "scores.parquet"
     (tmp_path / "scores.parquet.part").write_bytes(b"of a kill" * 1000)
-    with pytest.raises(TypeError), open_score_file(output, overwrite=False) as write:
+    with pytest.raises(AttributeError), open_score_file(output, overwrite=False) as write:
         write("no scores")  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "scores.parquet.part").write_bytes(b"of a kill" * 1000)

@@ -11,6 +11,15 @@ _SETTINGS: dict[str, dict[str, Any]] = {
     "masknet": {"mask_blocks": 2, "mask_width": 5, "mask_ratio": 0.5},
     "wukong": {"wukong_layers": 2, "wukong_vectors": 2, "wukong_rank": 2, "wukong_width": 7},
 }
+TASKS: dict[str, Any] = {
+    "tasks": [
+        {"name": "click"},
+        {"name": "buy", "label": "bought", "given": "click", "weight": 2.0},
+        {"name": "dwell", "label": "seconds", "kind": "regression", "weight": 0.5},
+    ],
+    "task_sharing": {"method": "ple", "tower_mlp": [5], "loss_weighting": "uncertainty"},
+}
+"""Fields of a model with several tasks."""
 
 
 def make_small_model(architecture: str, **fields: Any) -> ModelConfig:

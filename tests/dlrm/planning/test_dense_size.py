@@ -12,7 +12,7 @@ from dlrm.config import ModelConfig
 from dlrm.model import make_dense_part
 from dlrm.planning.dense_size import count_dense_size, count_flops
 from tests.distributed.test_planned_memory import PeakOfNewTensors
-from tests.dlrm.model.small_models import SMALL_MODELS
+from tests.dlrm.model.small_models import SMALL_MODELS, TASKS, make_small_model
 
 ELEMENTWISE = {"dlrm": 0.15, "deepfm": 0.05, "gdcn": 0.02, "dcn_v2": 0.02, "finalmlp": 0.02}
 """Part of the multiplications that are products of elements, which torch does not count, or of matrices of which only a
@@ -22,13 +22,20 @@ PEAKS: list[tuple[str, dict[str, Any]]] = [
     ("finalmlp", {"top_mlp": [384, 1]}),
     ("masknet", {"mask_blocks": 5, "mask_width": 64, "mask_ratio": 1.0}),
     ("wukong", {"wukong_layers": 1, "wukong_vectors": 32}),
+    ("dlrm", {"tasks": TASKS["tasks"], "task_sharing": {"method": "mmoe"}}),
+    ("dlrm", {"tasks": TASKS["tasks"], "task_sharing": {"method": "ple", "tower_mlp": [32]}}),
 ]
 
 
 @pytest.mark.parametrize("architecture", SMALL_MODELS)
 @pytest.mark.parametrize(("num_dense", "num_features"), [(13, 5), (0, 5), (13, 0), (0, 1)])
 def test_the_dense_part_is_counted_as_it_is_built(architecture: str, num_dense: int, num_features: int):
-    for config in (ModelConfig.model_validate({"architecture": architecture}), SMALL_MODELS[architecture]):
+    with_tasks = [] if architecture == "finalmlp" else [make_small_model(architecture, **TASKS)]
+    for config in (
+        ModelConfig.model_validate({"architecture": architecture}),
+        SMALL_MODELS[architecture],
+        *with_tasks,
+    ):
         parameters = list(make_dense_part(config, num_dense, num_features, 0).parameters())
         size = count_dense_size(config, num_dense, num_features)
         assert size.num_parameters == sum(parameter.numel() for parameter in parameters)

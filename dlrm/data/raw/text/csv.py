@@ -127,9 +127,9 @@ def _read_lines(file: DataFile, delimiter: str, block_bytes: int) -> Iterator[Li
 
 
 def _find_columns(lines: Lines, schema: SchemaConfig) -> list[str]:
-    """Return `schema.columns`, without label and weight where the number of values in the first line fits that."""
+    """Return `schema.columns`, without labels and weight where the number of values in the first line fits that."""
     listed = schema.columns or []
-    fewer = [name for name in listed if name not in (schema.label, schema.weight)]
+    fewer = [name for name in listed if name not in schema.target_names]
     is_without = CsvLineChecker(schema.delimiter, len(fewer), "").find_fault(get_first_line(lines)) is None
     return fewer if is_without else listed
 

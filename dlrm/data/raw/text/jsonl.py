@@ -175,6 +175,7 @@ def _parse(lines: Lines, file: DataFile, schema: SchemaConfig, with_labels: bool
 def _list_numbers(schema: SchemaConfig) -> set[str]:
     """List the columns whose values are numbers, where true and false stand for 1 and 0."""
     names = {column.name for column in schema.dense} | {schema.weight or ""}
+    names |= {label.name for label in schema.further_labels}
     names |= {column.name for column in schema.categorical if column.bucketize or column.type == "integer"}
     return names if schema.positive is not None else names | {schema.label}
 

@@ -55,6 +55,8 @@ def check_columns(found: pa.Schema, schema: SchemaConfig, file: str | None, with
             raise DataError("two columns have this name", file, field=name, valid="a different name for each column")
     if with_labels:
         _check_label(found, schema, file)
+        for label in schema.further_labels:
+            _check_type(found, label.name, _is_number, _NUMBERS, file)
     if with_labels and schema.weight is not None:
         _check_type(found, schema.weight, _is_number, _NUMBERS, file)
     lengths = schema.list_lengths

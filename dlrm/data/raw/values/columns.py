@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dlrm.config import CategoricalColumn, DenseColumn, SchemaConfig, format_count
+from dlrm.config import CategoricalColumn, DenseColumn, LabelColumn, SchemaConfig, format_count
 from dlrm.config.time_format import TimePart
 from dlrm.data.raw.block import BadRows, CategoricalValues, Parsed, RawTable, format_value, make_unknown_labels
 from dlrm.data.raw.odd_values import OddKind, OddValues
@@ -41,9 +41,8 @@ _Explain = Callable[[pa.Scalar], tuple[str, str]]
 
 
 def list_columns_to_read(schema: SchemaConfig, with_labels: bool) -> list[str]:
-    """Return the names of the columns to read. with_labels: include the label and the weight."""
-    names = schema.names
-    return names if with_labels else [name for name in names if name not in (schema.label, schema.weight)]
+    """Return the names of the columns to read. with_labels: include the labels and the weight."""
+    return schema.names if with_labels else schema.input_names
 
 
 def parse_columns(
@@ -118,6 +117,9 @@ class _ColumnReader:
             dense=[self._read_dense(column, columns[column.name]) for column in schema.dense],
             categorical=[self._read_categorical(column, columns[column.name]) for column in schema.categorical],
             label_values=list_label_values(columns[schema.label]) if is_matched else (),
+            further_labels=[
+                self._read_further_label(label, columns[label.name]) for label in schema.further_labels if has_labels
+            ],
         )
 
     def _read_label(self, values: pa.Array) -> NDArray[np.float32]:
@@ -127,6 +129,16 @@ class _ColumnReader:
             return labels
         numbers, _ = convert_to_numbers(values)
         self._record_bad_values(self._schema.label, (numbers != 0) & (numbers != 1), values, _explain_bad_label)
+        return numbers.astype(np.float32)
+
+    def _read_further_label(self, label: LabelColumn, values: pa.Array) -> NDArray[np.float32]:
+        """Read the labels [n] of a further task, NaN where missing."""
+        numbers, is_bad = convert_to_numbers(values)
+        is_present, explain = ~np.isnan(numbers), _explain_bad_target
+        if label.kind == "binary":
+            is_bad |= is_present & (numbers != 0) & (numbers != 1)
+            explain = _explain_bad_further_label
+        self._record_bad_values(label.name, is_bad | find_extremes(numbers), values, explain)
         return numbers.astype(np.float32)
 
     def _read_weight(self, name: str, values: pa.Array) -> NDArray[np.float32]:
@@ -280,6 +292,17 @@ def _explain_bad_label(value: pa.Scalar) -> tuple[str, str]:
         return "the label is missing", "0 or 1"
     words = '; or data.schema.positive, the value that stands for 1, such as "yes"' if holds_text(value.type) else ""
     return f"{format_value(value.as_py())} is not a label", f"0 or 1{words}"
+
+
+def _explain_bad_further_label(value: pa.Scalar) -> tuple[str, str]:
+    return f"{format_value(value.as_py())} is not a label", "0 or 1; a missing label is blank or null"
+
+
+def _explain_bad_target(value: pa.Scalar) -> tuple[str, str]:
+    return (
+        f"{format_value(value.as_py())} is not a number",
+        f"up to {MAX_FLOAT32:.4g}; a missing label is blank or null",
+    )
 
 
 def _explain_bad_weight(value: pa.Scalar) -> tuple[str, str]:

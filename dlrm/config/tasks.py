@@ -1,0 +1,107 @@
+"""Tasks of a model with several labels, and how they share it."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, StringConstraints, model_validator
+
+from dlrm.config.base import FALSE_IS_NULL, Config, Positive, fill_defaults
+from dlrm.config.errors import invalid
+from dlrm.config.schema import ColumnName, LabelKind
+
+TaskName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,40}$")]
+Width = Annotated[int, Field(ge=1, le=65536)]
+
+_SETTINGS: dict[str, dict[str, Any]] = {
+    "shared_bottom": {},
+    "mmoe": {"num_experts": 8},
+    "ple": {"num_experts": 2, "num_task_experts": 2, "num_levels": 2},
+}
+"""Fields that only some methods have, with their defaults; for mmoe the paper's."""
+
+
+class TaskConfig(Config):
+    """A task of a model, and the label to learn it from."""
+
+    name: TaskName
+    """Name of the task, in metrics such as `buy.auc` and in columns of predictions."""
+    label: ColumnName | None = None
+    """Column of its label, one of data.schema.further_labels. The first task has null: it reads data.schema.label, and
+    it chooses the best model."""
+    kind: LabelKind = "binary"
+    """Kind of prediction. binary: the probability of label 1, by the log-loss; regression: the mean of the label, by
+    half of the squared error. The first task is binary."""
+    weight: Positive = 1.0
+    """Factor of its loss in the sum over tasks."""
+    given: Annotated[TaskName | None, FALSE_IS_NULL] = None
+    """Earlier binary task that must be 1 for this one to be 1, as a click for a purchase. The prediction is then the
+    product of the probabilities of both, and its loss is taken over all rows (ESMM, Ma et al. 2018, arXiv 1804.07931):
+    where the earlier label is 0, so is this one. null: the task stands alone."""
+
+
+class TaskSharingConfig(Config):
+    """Layers that tasks share, and the weighting of their losses.
+
+    A field of the chosen method that is left out or null gets its default; a field that the method does not have is
+    null.
+    """
+
+    method: Literal["shared_bottom", "mmoe", "ple"] = "shared_bottom"
+    """Layers between the interaction and the towers. shared_bottom: one perceptron for all tasks (Caruana 1997). mmoe:
+    experts, mixed by a gate for each task (Ma et al. 2018). ple: levels of shared experts and of experts for each task
+    alone (Tang et al. 2020). Every expert has the widths of top_mlp but the last."""
+    num_experts: int | None = Field(default=None, ge=1, le=256)
+    """Number of experts that all tasks share, on each level; default 8 in mmoe, 2 in ple."""
+    num_task_experts: int | None = Field(default=None, ge=1, le=256)
+    """Number of experts that each task has for itself in ple, on each level; default 2."""
+    num_levels: int | None = Field(default=None, ge=1, le=16)
+    """Number of levels of experts in ple; default 2."""
+    tower_mlp: list[Width] = Field(default=[], max_length=32)
+    """Widths of the hidden layers of each task's tower, which ends in the logit; empty: a linear layer alone."""
+    loss_weighting: Literal["fixed", "uncertainty"] = "fixed"
+    """Weighting of the losses. fixed: by the weight of each task. uncertainty: exp(-s) loss + s / 2 with a trained
+    number s for each task, times that weight (Kendall et al. 2018, arXiv 1705.07115)."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_settings(cls, document: Any) -> Any:
+        return fill_defaults(document, lambda fields: _SETTINGS.get(str(fields.get("method")), {}))
+
+    @model_validator(mode="after")
+    def _check_settings(self) -> Self:
+        for field in ("num_experts", "num_task_experts", "num_levels"):
+            if getattr(self, field) is not None and field not in _SETTINGS[self.method]:
+                others = " or ".join(f'"{name}"' for name, settings in _SETTINGS.items() if field in settings)
+                raise invalid(field, f"{self.method} has no {field}", f"leave it out, or set method to {others}")
+        return self
+
+
+def check_tasks(tasks: Sequence[TaskConfig]) -> None:
+    """Raise an error that names the field of the first task at fault, if there is one."""
+    earlier: dict[str, TaskConfig] = {}
+    for number, task in enumerate(tasks):
+        if task.name in earlier:
+            raise invalid(f"tasks.{number}.name", f"{task.name!r} is a task already", "a different name for each task")
+        if number == 0:
+            for field, is_wrong, valid in (
+                ("label", task.label is not None, "null: the first task reads data.schema.label"),
+                ("kind", task.kind != "binary", '"binary", since the first task chooses the best model'),
+                ("given", task.given is not None, "null, since there is no earlier task"),
+            ):
+                if is_wrong:
+                    raise invalid(f"tasks.0.{field}", "is not for the first task", valid)
+        elif task.label is None:
+            raise invalid(f"tasks.{number}.label", "is missing", "a column of data.schema.further_labels")
+        if task.given is not None:
+            _check_given(number, task, earlier)
+        earlier[task.name] = task
+
+
+def _check_given(number: int, task: TaskConfig, earlier: dict[str, TaskConfig]) -> None:
+    binary = [name for name, other in earlier.items() if other.kind == "binary"]
+    if task.kind != "binary":
+        message = "a product of probabilities is one of binary tasks"
+        raise invalid(f"tasks.{number}.given", message, 'null, or kind "binary"')
+    if task.given not in binary:
+        message = f"{task.given!r} is no earlier binary task"
+        raise invalid(f"tasks.{number}.given", message, " or ".join(["null", *binary]))
