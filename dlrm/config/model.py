@@ -88,8 +88,8 @@ class ModelSpec(Config):
     ] = None
     """Tasks of the model, if it learns several labels; null or false: the probability of data.schema.label."""
     task_sharing: TaskSharingConfig | None = None
-    """Layers between the interaction and the logits of `tasks`, and the weighting of their losses; null: a shared bottom
-    with one linear layer for each task."""
+    """Layers between the interaction and the logits of `tasks`, and the weighting of their losses; null: a shared
+    bottom with one linear layer for each task."""
 
     @property
     def num_tasks(self) -> int:
