@@ -181,7 +181,8 @@ class SavedModel:
         one; the model is unchanged then.
         """
         if self._position is None:
-            raise DeltaError(f"{self.directory}: a checkpoint takes no deltas (valid: the base of a run's deltas)")
+            message = f"{self.directory}: a checkpoint, or a model with other tables, takes no deltas"
+            raise DeltaError(f"{message} (valid: the base of a run's deltas, loaded anew)")
         delta = read_delta(Path(path))
         delta.check_follows(self._position)
         delta.apply(self.module.state_dict())
@@ -207,6 +208,8 @@ class SavedModel:
         from dlrm.exported_model.torchrec_tables import load_collection
 
         load_collection(self.module, self.config, state)
+        # A delta has the rows that differ from other weights than these.
+        self._position = None
 
     def open_pieces(
         self,

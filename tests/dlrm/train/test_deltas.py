@@ -164,6 +164,14 @@ def test_deltas_that_are_missing_foreign_repeated_damaged_or_none_are_refused_an
         model.apply_delta(deltas / name_delta(1))
 
 
+def test_a_model_whose_tables_were_replaced_takes_no_deltas(finished: Path) -> None:
+    deltas = RunDirectory(finished).deltas
+    model = load_model(deltas / "base")
+    model.load_torchrec_tables(load_model(RunDirectory(finished).model).make_torchrec_tables().state_dict())
+    with pytest.raises(DeltaError, match="a model with other tables, takes no deltas"):
+        model.apply_delta(deltas / name_delta(1))
+
+
 def test_a_compacted_model_is_the_one_that_took_its_deltas_and_takes_the_next(finished: Path, tmp_path: Path) -> None:
     deltas = RunDirectory(finished).deltas
     compact(deltas / "base", list_deltas(deltas)[:2], tmp_path / "model")
