@@ -173,7 +173,7 @@ class VocabularyConfig(Config):
             _check_hashes(self.hash_size, self.num_hashes, "hash_size")
         return self
 
-    def count_ids(self, column: CategoricalColumn) -> int:
+    def count_ids_per_value(self, column: CategoricalColumn) -> int:
         """Return the number of table rows that one value of a column has."""
         rule = self.get_rule(column.feature)
         return 1 if not column.has_ids or isinstance(rule, DynamicIdsConfig) else rule.ids_per_value
@@ -195,6 +195,12 @@ class VocabularyConfig(Config):
         return Counting(self.min_count, num_remainders)
 
 
+def count_shared_rows(num_values: int, num_remainders: int | None) -> int:
+    """Return the number of table rows of counted values, those without a row of their own included."""
+    m = num_remainders
+    return num_values if m is None else min(num_values, m + -(-num_values // m))
+
+
 @dataclass(frozen=True)
 class Counting:
     """Rule that gives rows to every value in at least `min_count` training rows."""
@@ -205,11 +211,6 @@ class Counting:
     @property
     def ids_per_value(self) -> int:
         return 1 if self.num_remainders is None else 2
-
-    def count_rows(self, num_values: int) -> int:
-        """Return the number of table rows of so many values, those without a row of their own included."""
-        m = self.num_remainders
-        return num_values if m is None else min(num_values, m + -(-num_values // m))
 
 
 @dataclass(frozen=True)

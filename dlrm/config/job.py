@@ -30,6 +30,7 @@ from dlrm.config.pruning import PruningConfig
 from dlrm.config.resources import NodeRange, ResourcesConfig
 from dlrm.config.run import RUN_IN_TIME, RunConfig, RunSpec
 from dlrm.config.sharding import COLUMN_TYPES, WHOLE_ROW_TYPES, ShardingConfig
+from dlrm.config.tasks import find_unlabelled_task
 
 ORDER_BYTES_PER_ROW = 8
 """Bytes of a row's number; every rank that reads a synthetic log holds the numbers of all rows."""
@@ -235,8 +236,8 @@ class JobSpec(Config):
 
     @model_validator(mode="after")
     def _check_tasks(self) -> Self:
-        tasks = (self.model.tasks or [])[1:]
-        if not tasks:
+        tasks = self.model.tasks or []
+        if len(tasks) < 2:
             return self
         sharing = self.model.task_sharing
         if self.preconditioner is not None and sharing is not None and sharing.loss_weighting == "uncertainty":
@@ -246,14 +247,12 @@ class JobSpec(Config):
             message = f"reads further labels, and format {self.data.format} has one"
             others = " or ".join(f'"{name}"' for name in (*TABLE_FORMATS, "packed"))
             raise invalid("model.tasks", message, f"null, or data.format {others}")
-        if self.data.table_schema is not None:
-            kinds = {label.name: label.kind for label in self.data.table_schema.further_labels}
-            for number, task in enumerate(tasks, start=1):
-                if kinds.get(task.label or "") != task.kind:
-                    message = f"{task.label!r} is no {task.kind} label of data.schema.further_labels"
-                    fitting = [name for name, kind in kinds.items() if kind == task.kind]
-                    valid = ", ".join(fitting) or f'a label there, with kind "{task.kind}"'
-                    raise invalid(f"model.tasks.{number}.label", message, valid)
+        schema = self.data.table_schema
+        if schema is not None and (found := find_unlabelled_task(tasks, schema.further_labels)):
+            number, task, fitting = found
+            message = f"{task.label!r} is no {task.kind} label of data.schema.further_labels"
+            valid = ", ".join(fitting) or f'a label there, with kind "{task.kind}"'
+            raise invalid(f"model.tasks.{number}.label", message, valid)
         for section, field, *off in (
             ("run", "label_smoothing", 0.0),
             ("run", "recalibrate", None),

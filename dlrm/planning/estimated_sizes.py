@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from dlrm.config import Counting, DataConfig, DynamicIdsConfig, Hashing, ResolvedJob
+from dlrm.config import Counting, DataConfig, DynamicIdsConfig, Hashing, ResolvedJob, count_shared_rows
 from dlrm.data.encode.encoders import is_missing_as_before
 from dlrm.planning.raw_sample import RawSample, count_rows, read_sample
 from dlrm.planning.shortages import RowCounts
@@ -64,8 +64,10 @@ def estimate_sizes(resolved: ResolvedJob) -> Sizes:
             if isinstance(rule, DynamicIdsConfig) and rule.max_rows is not None:
                 num_rows = min(num_rows, rule.max_rows)
             if isinstance(rule, Counting):
-                num_rows = rule.count_rows(num_rows)
-        tables.append(make_table(column.feature, num_rows, dim, column.multi_hot, data.vocabulary.count_ids(column)))
+                num_rows = count_shared_rows(num_rows, rule.num_remainders)
+        tables.append(
+            make_table(column.feature, num_rows, dim, column.multi_hot, data.vocabulary.count_ids_per_value(column))
+        )
     basis = _find_basis(data, sample)
     return Sizes(
         tables,

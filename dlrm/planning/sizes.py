@@ -126,7 +126,7 @@ def _get_sizes_in_document(data: DataConfig, dim: int, advice: str) -> Sizes:
             unknown.append(column.feature)
         else:
             tables.append(
-                make_table(column.feature, num_rows, dim, column.multi_hot, data.vocabulary.count_ids(column))
+                make_table(column.feature, num_rows, dim, column.multi_hot, data.vocabulary.count_ids_per_value(column))
             )
     if unknown:
         columns = format_some(unknown[:MAX_NAMED], len(unknown))

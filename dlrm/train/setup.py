@@ -72,7 +72,7 @@ def open_trainer(context: RunContext, dataset: Dataset, identity: RunIdentity) -
     restored = _restore(context, state, identity)
     if restored is None:
         set_output_bias(parts.model, dataset.train_label_rate)
-        if resolved.job.model.tasks is not None:
+        if resolved.job.model.tasks is not None and len(resolved.job.model.tasks) > 1:
             first = dataset.train.read(np.arange(min(dataset.train.num_rows, _BIAS_ROWS), dtype=np.int64))
             set_task_biases(parts.model, resolved.job.model.tasks, torch.from_numpy(first.all_labels))
         start_warm(parts, context, dataset)
