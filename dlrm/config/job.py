@@ -14,6 +14,7 @@ from dlrm.config.batch import MAX_BATCH, BatchConfig, BatchSpec
 from dlrm.config.data import TABLE_FORMATS, DataConfig
 from dlrm.config.dense_averaging import DenseAveragingConfig
 from dlrm.config.errors import ConfigError, invalid, parse_document
+from dlrm.config.follow import check_endless, fill_endless
 from dlrm.config.messages import format_count
 from dlrm.config.model import NORMALIZED, SETTINGS, ModelConfig, ModelSpec
 from dlrm.config.moments import MAX_GROUPS, MomentsConfig, VarianceReductionConfig
@@ -116,13 +117,13 @@ class JobSpec(Config):
         if "pruning" in given and isinstance(run := fields.get("run", {}), dict):
             fields = {**fields, "run": {"keep_model": "last", "patience": None, **run}}
         data = fields.get("data")
-        if isinstance(data, dict):
-            order = cast("dict[str, Any]", data).get("order")
-        else:
-            order = data.order if isinstance(data, DataConfig) else None
-        if order == "time" and isinstance(run := fields.get("run", {}), dict):
+        if isinstance(data, DataConfig):
+            data = data.model_dump(include={"order", "follow"})
+        rows = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
+        is_followed = rows.get("follow") not in (None, False)
+        if (is_followed or rows.get("order") == "time") and isinstance(run := fields.get("run", {}), dict):
             fields = {**fields, "run": {**RUN_IN_TIME, **run}}
-        return fields
+        return fill_endless(fields) if is_followed else fields
 
     @model_validator(mode="after")
     def _check_order(self) -> Self:
@@ -136,6 +137,18 @@ class JobSpec(Config):
         for name, value in RUN_IN_TIME.items():
             if getattr(self.run, name) != value:
                 raise invalid(f"run.{name}", "is for shuffled rows, and data.order is time", json.dumps(value))
+        return self
+
+    @model_validator(mode="after")
+    def _check_follow(self) -> Self:
+        if self.data.follow is None:
+            return self
+        check_endless(self)
+        if self.dense_optimizer.schedule.follows_gain:
+            message = "adascale counts steps by their share of a run, and data.follow has no end"
+            raise invalid("dense_optimizer.schedule.scaling", message, "another scaling")
+        if self.resources.node_range[-1] > 1:
+            raise invalid("resources.nodes", "data.follow prepares its files on one machine", "1")
         return self
 
     @model_validator(mode="after")

@@ -74,18 +74,32 @@ def _prepare_and_train(
     check_devices(resources.gpus_per_worker * resources.workers_per_node)
     start_import()
     ranks = list_node_ranks(resources.workers_per_node, watchdog.group)
-    with reports.push_ranks(ranks), closing(StandbyRanks(directory, number, resolved, ranks)) as standby:
+    with reports.push_ranks(ranks):
+        result = _run_round(directory, number, resolved, ranks, stopper, watchdog)
+        while resolved.job.data.follow is not None and _has_more(result, directory.attempt(number)):
+            result = _run_round(directory, number, read_spec(directory, number), ranks, stopper, watchdog)
+        _wait_for_uploads(result, ranks[0], stopper, watchdog)
+    return result
+
+
+def _run_round(
+    directory: RunDirectory, number: int, resolved: ResolvedJob, ranks: range, stopper: Stopper, watchdog: Watchdog
+) -> NodeResult:
+    """Prepare the rows that there are, and run the ranks of this node on them."""
+    with closing(StandbyRanks(directory, number, resolved, ranks)) as standby:
         tell = partial(_tell_start, directory.attempt(number), ranks[0])
         tell("starting processes")
         prepared = _prepare_in_turn(directory, number, resolved, ranks[0], stopper, watchdog)
         if isinstance(prepared, Outcome):
-            result = make_result(prepared, is_cause=not watchdog.has_given_up)
-        else:
-            tell(f"starting {format_count(len(ranks), 'rank')}")
-            failures = None if watchdog.has_given_up else run_ranks(prepared, stopper, watchdog, standby)
-            result = _make_part_result(directory.attempt(number), failures, watchdog)
-        _wait_for_uploads(result, ranks[0], stopper, watchdog)
-    return result
+            return make_result(prepared, is_cause=not watchdog.has_given_up)
+        tell(f"starting {format_count(len(ranks), 'rank')}")
+        failures = None if watchdog.has_given_up else run_ranks(prepared, stopper, watchdog, standby)
+        return _make_part_result(directory.attempt(number), failures, watchdog)
+
+
+def _has_more(result: NodeResult, attempt: AttemptDirectory) -> bool:
+    """Whether the ranks have trained on all rows so far, and the files that they follow have not come to an end."""
+    return result.outcome is None and not attempt.outcome.exists()
 
 
 def _tell_start(attempt: AttemptDirectory, first_rank: int, message: str) -> None:

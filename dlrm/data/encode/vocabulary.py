@@ -114,6 +114,8 @@ class DynamicVocabulary:
     ages: NDArray[np.int64]
     """[n] numbers of windows since the last one with each value: 1 in the last window."""
     num_ids: int
+    """Number of rows of the table."""
+    num_used: int
     """Number of rows that any value has had, rows 0 and 1 included."""
     window_rows: int
     """Number of training rows of a window."""
