@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from functools import reduce
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, Field
 
@@ -56,8 +56,8 @@ def check_endless(job: BaseModel) -> None:
 
 def fill_endless(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return a job document with the schedule of the dense rate that a run without a known end has."""
-    optimizer: Any = document.get("dense_optimizer", {})
-    schedule: Any = optimizer.get("schedule", {}) if isinstance(optimizer, dict) else None
+    optimizer = document.get("dense_optimizer", {})
+    schedule = cast("dict[str, Any]", optimizer).get("schedule", {}) if isinstance(optimizer, dict) else None
     if not isinstance(schedule, dict):
         return {**document}
     return {**document, "dense_optimizer": {**optimizer, "schedule": {**ENDLESS_SCHEDULE, **schedule}}}

@@ -19,9 +19,13 @@ class GrowingLog:
     """Number of rows so far, in whole windows."""
     num_first_rows: int
     """Number of rows of the first files, however many others there are."""
+    first_directory: Path
+    """Packed directory of the first files; it may be gone once the run has a checkpoint."""
     evaluated: Sequence[tuple[int, int]]
     """First row of further files, and row behind their last one: these rows are evaluated before they are trained
     on."""
+    files: Sequence[str]
+    """Names of the files, in the order in which they were read."""
     is_complete: bool
     """Whether no file is to follow."""
 

@@ -56,7 +56,8 @@ def run(context: RunContext) -> Outcome | None:
         reason = trainer.train()
         report_step_parts(reporter, trainer.step.clock, progress.step - first_step)
         message = _report_early_end(reporter, progress) if reason is EndReason.NO_IMPROVEMENT else ""
-        if reason is not EndReason.STOP_REQUESTED:
+        goes_on = dataset.growing is not None and not dataset.growing.is_complete
+        if reason is not EndReason.STOP_REQUESTED and not goes_on:
             report_advice(reporter, resolved, progress, trainer.stages.count_samples())
             report_gain(reporter, progress)
         checkpoint = trainer.save()
@@ -65,7 +66,6 @@ def run(context: RunContext) -> Outcome | None:
     if reason is EndReason.STOP_REQUESTED:
         return _make_stopped_outcome(progress, _describe_stop(progress, checkpoint))
     assert checkpoint is not None, "a completed run has made a step"
-    goes_on = dataset.growing is not None and not dataset.growing.is_complete
     chosen = choose_model(context, progress, checkpoint, reason)
     if chosen.checkpoint == checkpoint and context.sharers.count < context.ranks.world_size:
         # Rank 0 alone reads it, and other nodes have files of it.

@@ -85,7 +85,8 @@ def open_trainer(context: RunContext, dataset: Dataset, identity: RunIdentity) -
         num_rows = dataset.growing.count_trainable(resolved.job.batch.global_size)
         starts = [start for start, _ in dataset.growing.evaluated]
     stages = StageSequence(resolved.job, num_rows, progress, ranks, starts)
-    report_length(reporter, resolved.job, progress, stages.stages, num_rows)
+    if dataset.growing is None:
+        report_length(reporter, resolved.job, progress, stages.stages, num_rows)
     report_average(reporter, parts.average)
     create_on_all_machines(context.profile, ranks)
     with _make_saver(context, dataset, state, identity, saved_step) as saver:

@@ -87,12 +87,18 @@ class Ledger(Record):
         """Number of rows of all pieces."""
         return self.pieces[-1].end_row if self.pieces else 0
 
-    @property
-    def log(self) -> GrowingLog:
-        """How far the files have come. The rows behind the last window, at the end, are too few to be evaluated."""
+    def get_log(self, directory: Path) -> GrowingLog:
+        """Return how far the files have come. The rows behind the last window, at the end, are too few to evaluate."""
         evaluated = [(piece.start_row, piece.end_row) for piece in self.pieces[1:] if piece.is_whole]
         num_first_rows = self.pieces[0].num_rows if self.pieces else 0
-        return GrowingLog(self.num_rows, num_first_rows, evaluated, self.is_complete)
+        return GrowingLog(
+            num_rows=self.num_rows,
+            num_first_rows=num_first_rows,
+            first_directory=directory / get_piece_name(1),
+            evaluated=evaluated,
+            files=[file.name for file in self.files],
+            is_complete=self.is_complete,
+        )
 
     def get_left_over(self, directory: Path) -> Path | None:
         """Return the folder with the rows behind the last window; None before the first piece."""

@@ -43,7 +43,7 @@ def open_followed(last_piece: Path, window_rows: int, num_threads: int) -> Datas
         window_rows=metas[-1].window_rows,
         reused=_join_reused(directory, pieces, metas, window_rows),
         directory=last_piece,
-        growing=ledger.log,
+        growing=ledger.get_log(directory),
     )
 
 

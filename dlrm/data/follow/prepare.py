@@ -53,7 +53,7 @@ class Follower:
             if arrivals.ready and arrivals.ready != tried:
                 tried, waiting_since = [*arrivals.ready], time.monotonic()
                 ledger = self._add_pieces(ledger, tried, [file.name for file in arrivals.late])
-            if ledger.log.count_trainable(batch_rows) > num_trained:
+            if ledger.get_log(self.directory).count_trainable(batch_rows) > num_trained:
                 return ledger
             idle_minutes = (time.monotonic() - waiting_since) / 60
             if follow.idle_minutes is not None and idle_minutes >= follow.idle_minutes and not arrivals.num_unsettled:

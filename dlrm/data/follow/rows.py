@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlrm.data.errors import DataError
-from dlrm.data.rows import DataSchema, Rows, RowSource, Runs
+from dlrm.data.rows import DataSchema, NumpyIds, Rows, RowSource, Runs
 from sharding.jagged import JaggedIds
 
 
@@ -87,7 +87,7 @@ def _merge(parts: Sequence[tuple[Rows, NDArray[np.int64]]], num_rows: int) -> Ro
     )
 
 
-def _merge_ids(parts: Sequence[tuple[Rows, NDArray[np.int64]]], num_rows: int) -> JaggedIds[NDArray[np.int64]]:
+def _merge_ids(parts: Sequence[tuple[Rows, NDArray[np.int64]]], num_rows: int) -> NumpyIds:
     lengths = np.empty((len(parts[0][0].ids.lengths), num_rows), dtype=np.int32)
     for rows, places in parts:
         lengths[:, places] = rows.ids.lengths
