@@ -134,9 +134,9 @@ def prepare(directory: RunDirectory, number: int, reporter: Reporter) -> None:
 def _follow(
     resolved: ResolvedJob, directory: RunDirectory, base: Encoders | None, report: EventReporter
 ) -> PreparedData:
-    """Prepare the files that have come, or wait for them, and remove rows that no checkpoint needs any more.
+    """Prepare the files that have come, or wait for them, and remove rows from before the oldest checkpoint.
 
-    The directory is that of the last piece, and the checksum that of the first one, as a run keeps it.
+    Returns the directory of the last piece with the checksum of the first one, which a run keeps.
     """
     data, saved = resolved.job.data, [manifest.num_samples for _, manifest in iterate_complete(directory.checkpoints)]
     follower = Follower(data, resolved.data_roots, directory.prepared, base, resolved.job.resources.num_cores, report)

@@ -20,11 +20,11 @@ class Arrivals:
     """One look at a growing set of files."""
 
     ready: Sequence[DataFile]
-    """New files that are complete, in the order in which they are read."""
+    """New complete files, in their order."""
     num_unsettled: int
     """Number of new files that are not complete yet, or that come after such a one."""
     late: Sequence[DataFile]
-    """Ready files that come before a file by name that was read already."""
+    """Ready files with names before the name of a file that was read."""
     changed: Sequence[DataFile]
     """Files that were read and have changed since, as they are now."""
 

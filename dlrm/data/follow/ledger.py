@@ -1,4 +1,4 @@
-"""The record of a growing set of files: which files were read, in which order, and the pieces of rows made of them.
+"""The record of a growing set of files: the files in the order of their reading, and the pieces of rows made of them.
 
 <prepared>/follow.json       the ledger
            piece-000001/     a packed directory of whole windows; the next one goes on from its encoders

@@ -17,7 +17,7 @@ from dlrm.data.split import FromRow
 
 
 def open_followed(last_piece: Path, window_rows: int, num_threads: int) -> Dataset:
-    """Open the pieces beside `last_piece`, whose encoders are those of all rows. Raises DataError.
+    """Open the pieces beside `last_piece`, whose encoders apply to all rows. Raises DataError.
 
     Mean weight and label rate are of the first piece, so that they do not depend on how many others there are.
     """

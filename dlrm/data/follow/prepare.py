@@ -40,7 +40,7 @@ class Follower:
     def prepare_next(self, batch_rows: int, num_trained: int) -> Ledger:
         """Prepare all files that are ready; wait for more unless there is a batch to train on, or the end is reached.
 
-        batch_rows: rows of a full batch. num_trained: rows that were trained on. Raises DataError, after which a call
+        batch_rows: rows of a full batch. num_trained: rows that were trained on. Raises DataError; the next call
         goes on where this one stopped.
         """
         follow = self.config.follow

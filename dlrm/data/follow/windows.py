@@ -23,7 +23,7 @@ class TooFewRowsError(DataError):
 
 @dataclass(frozen=True)
 class WholeWindows:
-    """Stages the rows that an earlier piece has left, and those of further files, as far as they fill whole windows.
+    """Stages the rows that an earlier piece has left, and the rows of further files, as far as they fill whole windows.
 
     The others are kept in the folder LEFT_OVER beside the stage.
     """
@@ -56,7 +56,7 @@ class WholeWindows:
 
 
 def _cut(staged: StagedRows, parts: Sequence[Part], num_rows: int, directory: Path) -> list[Part]:
-    """Return the parts of the first `num_rows` good rows, and write those of the others to LEFT_OVER."""
+    """Return the parts of the first `num_rows` good rows, and write the other rows to LEFT_OVER."""
     left_over = directory.with_name(LEFT_OVER)
     # An interrupted preparation may have left a part of it.
     shutil.rmtree(left_over, ignore_errors=True)
