@@ -18,14 +18,14 @@ class FollowConfig(Config):
 
     by: Literal["name", "time"] = "name"
     """Order of files that are there at the same time. name: as in `data.train`; time: by the time of their last change.
-    A file that comes late is trained on next, after files that are later by name."""
+    A late file is trained on next, after files with later names."""
     settle_seconds: float = Field(default=60.0, ge=0.0, le=MAX_SECONDS)
     """Seconds since its last change after which a file counts as complete."""
     look_every_seconds: float = Field(default=10.0, ge=0.1, le=3600.0)
     """Seconds from one look for new files to the next."""
     idle_minutes: Annotated[Annotated[float, Field(gt=0.0, le=MAX_SECONDS)] | None, FALSE_IS_NULL] = None
-    """Minutes without a new file after which the job trains on the rows that are left, and succeeds; null or false:
-    it never ends by itself."""
+    """Minutes without a new file before the job ends: it trains on the rows that are left, and succeeds. null or
+    false: it never ends by itself."""
 
 
 ENDLESS_SCHEDULE: dict[str, Any] = {"decay": "constant", "warmup_fraction": 0.0}
@@ -44,7 +44,7 @@ _ENDLESS: dict[str, Any] = {
         for field, value in {**ENDLESS_SCHEDULE, "autowu": None}.items()
     },
 }
-"""Settings that are of shares of a run, or of evaluation rows that stay the same, by dotted path."""
+"""Settings of shares of a run and of constant evaluation rows, by dotted path."""
 
 
 def check_endless(job: BaseModel) -> None:

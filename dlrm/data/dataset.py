@@ -13,7 +13,7 @@ from dlrm.data.rows import DataSchema, RowSource
 
 @dataclass(frozen=True)
 class GrowingLog:
-    """How far a growing set of files was prepared."""
+    """State of a growing set of files, as far as it was prepared."""
 
     num_rows: int
     """Number of rows so far, in whole windows."""
@@ -58,6 +58,6 @@ class Dataset:
     reused: Mapping[int, NDArray[np.int64]] = field(default_factory=dict[int, NDArray[np.int64]])
     """[k, 2] window, and table row that another id has from this window on, by the feature's number."""
     growing: GrowingLog | None = None
-    """How far the files have come, if further ones may follow; None if these are all rows."""
+    """State of the files if further ones may follow; None if these are all rows."""
     directory: Path | None = None
     """Absolute path of the packed directory; None if the source generates the rows."""

@@ -222,7 +222,7 @@ class _DynamicRecord(_Record):
     file: VocabularyFile
     num_ids: int
     num_used: int | None = None
-    """None in records of earlier versions: all rows."""
+    """Number of rows that any value has had; None in records of earlier versions, for all rows."""
     window_rows: int
     base: str | None
 

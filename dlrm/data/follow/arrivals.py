@@ -1,4 +1,4 @@
-"""Which files of a growing set are ready to be read, and what is odd about those that were."""
+"""A look at a growing set of files: those ready to be read, late ones, and changed ones."""
 
 import time
 from collections.abc import Sequence

@@ -17,7 +17,7 @@ from dlrm.data.follow.arrivals import Arrivals, look
 from dlrm.data.follow.ledger import Ledger, TakenFile, get_piece_name
 from dlrm.data.follow.windows import TooFewRowsError, WholeWindows
 from dlrm.data.packed.open import open_encoders
-from dlrm.data.prepare.fingerprint import compute_fingerprint
+from dlrm.data.prepare.fingerprint import check_unchanged, compute_fingerprint
 from dlrm.data.prepare.prepare import prepare
 from dlrm.data.prepare.progress import NoteEvent, OnEvent, ProgressEvent
 from dlrm.data.raw.data_file import DataFile
@@ -57,7 +57,7 @@ class Follower:
                 return ledger
             idle_minutes = (time.monotonic() - waiting_since) / 60
             if follow.idle_minutes is not None and idle_minutes >= follow.idle_minutes and not arrivals.num_unsettled:
-                return self._complete(ledger, tried)
+                return self._complete(ledger, arrivals.ready)
             self.on_event(ProgressEvent(0.0, _describe_wait(ledger, arrivals.num_unsettled)))
             time.sleep(follow.look_every_seconds)
         return ledger
@@ -84,6 +84,11 @@ class Follower:
             except TooFewRowsError:
                 end += 1
                 continue
+            except DataError:
+                if _have_changed(files):
+                    # Another program moves or writes them: the next look shows what has become of them.
+                    return ledger
+                raise
             piece, names = ledger.pieces[-1], ", ".join(Path(file.name).name for file in files)
             message = f"{format_count(piece.num_rows, 'row')} of {names}, as rows {piece.start_row:,} and following"
             self.on_event(NoteEvent(FILES_READ, message))
@@ -94,7 +99,7 @@ class Follower:
             start, end = end, end + 1
         return ledger
 
-    def _complete(self, ledger: Ledger, waiting: list[DataFile]) -> Ledger:
+    def _complete(self, ledger: Ledger, waiting: Sequence[DataFile]) -> Ledger:
         """Make a piece of the rows that fill no window, and end the log. waiting: files that filled none."""
         files = [file for file in waiting if file.name not in {taken.name for taken in ledger.files}]
         left_over = ledger.get_left_over(self.directory)
@@ -127,6 +132,14 @@ class Follower:
         ledger = ledger.add(files, found, is_whole=not is_last)
         ledger.save(self.directory)
         return ledger
+
+
+def _have_changed(files: Sequence[DataFile]) -> bool:
+    try:
+        check_unchanged(files)
+    except DataError:
+        return True
+    return False
 
 
 def _describe_wait(ledger: Ledger, num_unsettled: int) -> str:
