@@ -109,7 +109,9 @@ def read_row_counts(prepared: Path) -> RowCounts:
     from dlrm.data.packed.layout import open_packed_meta
 
     splits = open_packed_meta(prepared).splits
-    return RowCounts(splits["train"].num_rows, splits["eval"].num_rows, splits["eval"].label_rate)
+    # Rows of a growing set of files are measured before they are trained on, and none are held out.
+    num_eval_rows = splits["eval"].num_rows or None
+    return RowCounts(splits["train"].num_rows, num_eval_rows, splits["eval"].label_rate)
 
 
 def _get_sizes_in_document(data: DataConfig, dim: int, advice: str) -> Sizes:
