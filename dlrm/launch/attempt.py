@@ -7,7 +7,7 @@ from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING
 
-from dlrm.config import ConfigError, ResolvedJob, format_count, parse_document
+from dlrm.config import ConfigError, FieldError, ResolvedJob, format_count, parse_document
 from dlrm.launch.environment import MixedInstallError, NoDeviceError, check_devices, check_environment
 from dlrm.launch.nodes.own_directory import take_document
 from dlrm.launch.nodes.state import NodeResult
@@ -68,6 +68,9 @@ def _prepare_and_train(
 ) -> NodeResult:
     check_environment()
     resolved = read_spec(directory, number)
+    if resolved.job.data.follow is not None and watchdog.store is not None:
+        message = "keeps its rows in the run's directory, and a run in a bucket may go on where that is not"
+        raise ConfigError([FieldError("data.follow", message, "null, or a run that is not kept in a bucket")])
     resources = resolved.job.resources
     if watchdog.tracking is not None:
         check_packages(resolved.job.run.trackers)
