@@ -21,7 +21,7 @@ def forecast_end(session: Session, job: Job, resolved: Mapping[str, Any]) -> Los
         return None
     # Documents of earlier versions may lack sections.
     batch, optimizer = resolved["job"]["batch"], resolved["job"].get("dense_optimizer", {})
-    is_followed = resolved["job"]["data"].get("follow") is not None
+    is_followed = resolved["job"].get("data", {}).get("follow") is not None
     if is_followed or batch.get("schedule") or batch.get("growth"):
         return None
     schedule = optimizer.get("schedule", {})
