@@ -57,7 +57,7 @@ RULES: tuple[Rule, ...] = (
 )
 """Rules, each with one piece of advice at most."""
 _OF_ALL_ROWS = frozenset({advise_more_steps, advise_more_evaluation_rows})
-"""Rules on the rows of a whole run, which a job that follows files never has."""
+"""Rules on the rows of a whole run; a job with data.follow never has them all."""
 MAX_ITEMS = 5
 """Pieces of advice that are shown: nobody changes more at once."""
 _NOTHING = {

@@ -13,7 +13,7 @@ DENSE_RATE, TABLE_RATE = "dense_optimizer.learning_rate", "table_optimizer.learn
 EMBEDDING_DIM = "model.embedding_dim"
 ARCHITECTURE, TOP_MLP, BOTTOM_MLP = "model.architecture", "model.top_mlp", "model.bottom_mlp"
 TRIED_ARCHITECTURES = ["dlrm", "dcn_v2", "gdcn", "finalmlp", "masknet"]
-"""Those that were better than dlrm on flights, and dlrm, which is the fastest (benchmarks/experiments.md)."""
+"""Names of dlrm, the fastest one, and of those better on flights (benchmarks/experiments.md)."""
 RATE_FACTORS = (0.3, 3.0)
 """Bounds of a learning rate, as factors on the untuned one."""
 
