@@ -1,0 +1,117 @@
+"""Tables in mapped files are the tables in memory, whatever the bound on what stays of them."""
+
+import gc
+import mmap
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from sharding.comm.process_groups import Ranks
+from sharding.embedding import MappedFiles, MappedFilesError
+from sharding.jagged import JaggedIds
+from sharding.planner import Table
+from tests.rank_pool.pool import RankPools
+from tests.sharding.embedding.plans import make_mixed_plan, make_uniform_plan
+from tests.sharding.embedding.table_batches import DIM, GLOBAL_SIZE, LEARNING_RATE, TABLES, draw_three_batches
+from tests.sharding.embedding.table_steps import OptimizerName, TableLayout, TablesResult, look_up_and_update
+from tests.small_disk import small_disk
+
+ONE_PAGE = mmap.PAGESIZE
+WORLD_SIZES = [1, 2, pytest.param(4, marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("world_size", WORLD_SIZES)
+@pytest.mark.parametrize("optimizer", ["sgd", "rowwise_adagrad", "adagrad"])
+@pytest.mark.parametrize("resident_bytes", [ONE_PAGE, 1 << 30])
+def test_updates_are_bit_for_bit_those_in_memory(
+    rank_pools: RankPools, tmp_path: Path, world_size: int, optimizer: OptimizerName, resident_bytes: int
+):
+    plan = make_mixed_plan(TABLES, world_size)
+    if optimizer == "rowwise_adagrad":
+        plan = make_uniform_plan(TABLES, "row_wise", world_size)
+    layout, batches = TableLayout(plan, optimizer=optimizer, initial_state=0.5), draw_three_batches()
+    in_files = replace(layout, mapped=MappedFiles(tmp_path, resident_bytes))
+    expected: list[TablesResult] = rank_pools.of(world_size).run(look_up_and_update, layout, batches)
+    found: list[TablesResult] = rank_pools.of(world_size).run(look_up_and_update, in_files, batches)
+    for one, other in zip(expected, found, strict=True):
+        assert one.after.keys() == other.after.keys()
+        for name, weights in one.after.items():
+            assert torch.equal(one.before[name], other.before[name])
+            assert torch.equal(weights, other.after[name])
+        for kind in ("pooled", "evaluated"):
+            for before, after in zip(getattr(one, kind), getattr(other, kind), strict=True):
+                assert torch.equal(before, after)
+
+
+def make_and_forget(ranks: Ranks, layout: TableLayout) -> tuple[list[str], int]:
+    """Make tables and forget them; return what their directory held meanwhile, and how many files stay open."""
+    assert layout.mapped is not None
+    tables = layout.make_tables(ranks)
+    seen = [path.name for path in layout.mapped.directory.iterdir()]
+    del tables
+    gc.collect()
+    links = [str(path.readlink()) for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
+    return seen, sum(link.startswith(str(layout.mapped.directory)) for link in links)
+
+
+def test_files_have_no_name_and_are_gone_with_their_tables(rank_pools: RankPools, tmp_path: Path):
+    layout = TableLayout(make_uniform_plan(TABLES, "row_wise", 2), mapped=MappedFiles(tmp_path, ONE_PAGE))
+    assert rank_pools.of(2).run(make_and_forget, layout) == [([], 0), ([], 0)]
+
+
+def refuse(ranks: Ranks, layout: TableLayout) -> str:
+    with pytest.raises(MappedFilesError) as caught:
+        layout.make_tables(ranks)
+    return str(caught.value)
+
+
+def test_too_little_space_for_all_tables_is_an_error_on_every_rank(rank_pools: RankPools, tmp_path: Path):
+    plan = make_uniform_plan([Table("large", 100_000, DIM)], "row_wise", 2)
+    with small_disk(tmp_path / "disk", 1 << 20) as disk:
+        layout = TableLayout(plan, mapped=MappedFiles(disk, ONE_PAGE))
+        for message in rank_pools.of(2).run(refuse, layout):
+            assert str(disk) in message
+            assert "6 MB are needed, and 1 MB are free" in message
+
+
+def pass_through(ranks: Ranks, layout: TableLayout, num_batches: int) -> list[int]:
+    """Look rows of many pages up; return the bytes of table files that the process has mapped after each batch."""
+    assert layout.mapped is not None
+    tables, mapped_bytes = layout.make_tables(ranks), list[int]()
+    num_rows = layout.plan.tables[0].table.num_rows
+    generator = torch.Generator().manual_seed(ranks.rank)
+    for _ in range(num_batches):
+        drawn = torch.randint(0, num_rows, (GLOBAL_SIZE,), generator=generator)
+        ids = JaggedIds(drawn, torch.ones(1, GLOBAL_SIZE, dtype=torch.int32))
+        pooled = tables.lookup(tables.start_input_dist(ids), GLOBAL_SIZE)
+        pooled.read_chunk(0, GLOBAL_SIZE)
+        pooled.write_gradient(0, GLOBAL_SIZE, torch.ones(GLOBAL_SIZE, 1, DIM))
+        dist.barrier(ranks.table_group)
+        pooled.apply_update(LEARNING_RATE)
+        # Its future is done once the thread has trimmed what came before.
+        tables.start_input_dist(ids).wait()
+        mapped_bytes.append(read_resident_bytes(layout.mapped.directory))
+    return mapped_bytes
+
+
+def read_resident_bytes(directory: Path) -> int:
+    """Return the resident bytes of this process in files of `directory`."""
+    text, num_bytes = Path("/proc/self/smaps").read_text(), 0
+    for mapping in re.split(r"^(?=[0-9a-f]+-[0-9a-f]+ )", text, flags=re.MULTILINE):
+        if str(directory) in mapping.partition("\n")[0]:
+            num_bytes += sum(int(kib) * 1024 for kib in re.findall(r"^Rss:\s+(\d+) kB", mapping, re.MULTILINE))
+    return num_bytes
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_no_more_than_the_bound_stays_in_memory(rank_pools: RankPools, tmp_path: Path, world_size: int):
+    plan = make_uniform_plan([Table("large", 200_000, DIM)], "row_wise", world_size)
+    max_bytes = 100 * world_size * ONE_PAGE
+    layout = TableLayout(plan, mapped=MappedFiles(tmp_path, max_bytes))
+    for of_rank in rank_pools.of(world_size).run(pass_through, layout, 30):
+        # A batch in flight has its rows beyond it.
+        assert 0 < max(of_rank) <= max_bytes // world_size + 4 * GLOBAL_SIZE * ONE_PAGE
