@@ -76,4 +76,10 @@ class ShardingConfig(Config):
     """Least share of a table's rows that GPUs cache if the table stays in the machine's memory, `resources.memory`.
     Tables stay there only if GPUs have no room for all of them: a step then waits for the rows that are not cached. 1:
     never, such a job is refused. Without effect on CPUs."""
+    resident_memory: Annotated[int, parse_size_from(2**24), Field(ge=2**24, le=MAX_MEMORY)] | None = None
+    """Bytes of memory that the tables may take on the machine, also written as "4GiB"; a part of `resources.memory`.
+    The tables then lie in files without a name in the run directory, so that its disk and not the memory limits their
+    size. Rows of the next batch are read while a batch trains, those that were used longest ago leave, and the model is
+    the same to the bit. For CPUs of one machine; a table that is copied to every rank stays in memory. null: all tables
+    are in memory."""
     topology: TopologyConfig = TopologyConfig()

@@ -67,7 +67,10 @@ def open_trainer(context: RunContext, dataset: Dataset, identity: RunIdentity) -
     reporter.progress("building", "building model and tables")
     tell_fallback = partial(reporter.rank_event, GRAPHS_NOT_USED)
     rows = _describe_rows(dataset, resolved.job.data.window_rows)
-    parts = build_parts(resolved, dataset.schema, planned.plan, ranks, rows, tell_fallback=tell_fallback)
+    directory = context.directory.path
+    parts = build_parts(
+        resolved, dataset.schema, planned.plan, ranks, rows, directory=directory, tell_fallback=tell_fallback
+    )
     state = parts.make_state(ranks)
     restored = _restore(context, state, identity)
     if restored is None:
