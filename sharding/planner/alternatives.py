@@ -18,6 +18,8 @@ MIN_CHUNK = 256
 """Samples of the smallest chunk that is tried: smaller ones are slow."""
 USUAL_CACHE_SHARE = 0.2
 """Largest of the smallest caches that are tried, as a share of a table's rows; TorchRec's planner has the same."""
+RESIDENT_SHARES = (0.5, 0.25, 0.125)
+"""Shares of the memory that are tried for what is resident of tables in files."""
 
 RoundMemory = Callable[[int], int]
 """Function that rounds bytes of memory up to what a job can state, such as a hundredth of a GiB."""
@@ -50,6 +52,7 @@ def _list_alternatives(
     """Yield the alternatives of each kind, the smallest change first. Smaller chunks cost nothing, and come first."""
     yield _with_smaller_chunks(request)
     yield _with_caches(request, round_memory)
+    yield _with_tables_in_files(request, round_memory)
     if memory_bytes is not None:
         yield iter([with_memory(request, memory_bytes)])
     yield _with_more_nodes(request)
@@ -85,6 +88,17 @@ def _with_caches(request: PlanRequest, round_memory: RoundMemory) -> Iterator[Pl
         needed = round_memory(max(count_host_bytes_by_node(placed.request, placed.placement)))
         host_memory_bytes = max(needed, topology.host_memory_bytes)
         yield replace(cached, topology=replace(topology, host_memory_bytes=host_memory_bytes))
+
+
+def _with_tables_in_files(request: PlanRequest, round_memory: RoundMemory) -> Iterator[PlanRequest]:
+    """Yield the request with tables in files of which half the memory holds a part, a quarter of it, and so on.
+
+    None if tables lie in files already, or cannot.
+    """
+    if request.is_in_files or not request.may_lie_in_files:
+        return
+    for share in RESIDENT_SHARES:
+        yield replace(request, resident_bytes=round_memory(int(share * request.topology.memory_bytes)))
 
 
 def _with_smaller_chunks(request: PlanRequest) -> Iterator[PlanRequest]:
