@@ -137,7 +137,7 @@ def _list_settings(request: PlanRequest, other: PlanRequest, cache_share: float)
         yield f'resources.memory = "{size}" (memory of a node, for tables of which GPUs cache a part: slower)'
     if other.min_cache_share != request.min_cache_share:
         yield f"sharding.min_cache_share = {other.min_cache_share} (share of a table that GPUs cache: slower)"
-    if other.resident_bytes is not None and request.resident_bytes is None:
+    if other.resident_bytes is not None and other.resident_bytes != request.resident_bytes:
         size = format_for_document(other.resident_bytes, topology.device)
         of_tables = sum(
             count_weight_and_state_bytes(request.optimizer, table.num_rows, table.embedding_dim)

@@ -91,14 +91,16 @@ def _with_caches(request: PlanRequest, round_memory: RoundMemory) -> Iterator[Pl
 
 
 def _with_tables_in_files(request: PlanRequest, round_memory: RoundMemory) -> Iterator[PlanRequest]:
-    """Yield the request with tables in files of which half the memory holds a part, a quarter of it, and so on.
+    """Yield the request with tables in files, and half the memory for what is resident of them, a quarter, an eighth.
 
-    None if tables lie in files already, or cannot.
+    None if tables cannot lie in files, or if no more is resident already.
     """
-    if request.is_in_files or not request.may_lie_in_files:
+    if not request.may_lie_in_files:
         return
     for share in RESIDENT_SHARES:
-        yield replace(request, resident_bytes=round_memory(int(share * request.topology.memory_bytes)))
+        resident_bytes = round_memory(int(share * request.topology.memory_bytes))
+        if request.resident_bytes is None or resident_bytes < request.resident_bytes:
+            yield replace(request, resident_bytes=resident_bytes)
 
 
 def _with_smaller_chunks(request: PlanRequest) -> Iterator[PlanRequest]:
