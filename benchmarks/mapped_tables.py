@@ -196,7 +196,7 @@ def _probe_disk(directory: Path) -> str:
         speeds.append(len(pages) / (time.perf_counter() - started))
     pages = np.unique(rng.integers(0, file.num_pages, NUM_PROBED))
     content[torch.from_numpy(pages * PAGE_BYTES)] = 0
-    file.unmap(0, file.num_pages)
+    file.unmap()
     started = time.perf_counter()
     for page in pages.tolist():
         file.drop(page, 1)
@@ -210,7 +210,7 @@ def _probe_disk(directory: Path) -> str:
 
 def drop(file: MappedFile) -> None:
     """Write what has changed, and drop all."""
-    file.unmap(0, file.num_pages)
+    file.unmap()
     file.drop(0, file.num_pages)
     os.fsync(file.handle.descriptor)
     file.drop(0, file.num_pages)

@@ -46,9 +46,10 @@ class MappedFile(SharedBuffer):
         """Start to read pages into the machine's memory; returns at once."""
         os.posix_fadvise(self._descriptor, first_page * PAGE_BYTES, num_pages * PAGE_BYTES, os.POSIX_FADV_WILLNEED)
 
-    def unmap(self, first_page: int, num_pages: int) -> None:
-        """Take pages out of this process: they no longer count as its memory, and the next access finds them again."""
-        self._map.madvise(mmap.MADV_DONTNEED, first_page * PAGE_BYTES, num_pages * PAGE_BYTES)
+    def unmap(self) -> None:
+        """Take all pages out of this process: they no longer count as its memory, and the next access finds them
+        where the machine has them."""
+        self._map.madvise(mmap.MADV_DONTNEED)
 
     def drop(self, first_page: int, num_pages: int) -> None:
         """Drop pages from the machine's memory as far as no process maps them, and start to write those that have

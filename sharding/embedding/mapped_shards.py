@@ -16,18 +16,20 @@ import torch
 
 from sharding.comm.mapped_file import MappedFile
 from sharding.comm.process_groups import Ranks
-from sharding.comm.shared_memory import round_up_to_cache_line, share_buffers
+from sharding.comm.shared_memory import SharedBuffer, round_up_to_cache_line, share_buffers
 from sharding.embedding.fused_optimizer import TableOptimizer
-from sharding.embedding.resident_pages import ResidentPages, RowPlace, Rows
+from sharding.embedding.resident_pages import PagedFile, ResidentPages, RowPlace
 from sharding.embedding.shard import ShardSpec, get_state_shape
 from sharding.jagged import JaggedIds
 
 FLOAT_BYTES = 4
+PAGE_USE = torch.int32
+"""Dtype of the number of the batch that has used a page last."""
 
 
 @dataclass(frozen=True)
 class MappedFiles:
-    """Where tables lie in files, and how much of them stays in memory."""
+    """Place of tables in files, and bound on what stays of them in memory."""
 
     directory: Path
     """Directory on a disk of the machine; nothing can be seen of the files there."""
@@ -45,11 +47,11 @@ class MappedShards:
     def __init__(
         self, specs: Sequence[Sequence[ShardSpec]], optimizer: TableOptimizer, ranks: Ranks, mapped: MappedFiles
     ) -> None:
-        """Make this rank's file, and map those of all ranks. Collective. Raises MappedFilesError on every rank.
+        """Make this rank's file, and map the files of all ranks. Collective. Raises MappedFilesError on every rank.
 
         specs: shards of every rank.
         """
-        places = [_place_rows(of_rank, optimizer, rank) for rank, of_rank in enumerate(specs)]
+        places = [_place_rows(of_rank, optimizer) for of_rank in specs]
         num_bytes = [_find_end(of_rank) for of_rank in places]
         self.files = _share_files(num_bytes, ranks, mapped.directory)
         """Files by rank: weights of its shards, one after the other, then the state of each."""
@@ -59,30 +61,28 @@ class MappedShards:
             for spec, place in zip(specs[ranks.rank], places[ranks.rank][num_shards:], strict=True)
         ]
         """State of this rank's shards, zero."""
-        everywhere = [place for of_rank in places for place in of_rank]
-        max_bytes = mapped.resident_bytes // ranks.world_size
-        self._pages = ResidentPages(self.files, everywhere, places[ranks.rank], max_bytes)
+        use_bytes = self.files[ranks.rank].num_pages * PAGE_USE.itemsize
+        uses = share_buffers(ranks.table_group, lambda: SharedBuffer.create(use_bytes))
+        paged = [
+            PagedFile(file, of_rank, use.view_tensor(PAGE_USE, (file.num_pages,)).numpy())
+            for file, of_rank, use in zip(self.files, places, uses, strict=True)
+        ]
+        self._pages = ResidentPages(paged, ranks.rank, mapped.resident_bytes // ranks.world_size)
 
     def read_ahead(self, ids: JaggedIds[torch.Tensor]) -> Future[None]:
         """Start to read the rows that the next batch names; the future is done once all are on their way."""
-        return self._pages.read_ahead(_split_by_feature(ids.values, ids.measure_sizes().num_ids))
-
-    def note_updated(self, ids: torch.Tensor, num_ids: Sequence[int]) -> None:
-        """Note that this rank updates the rows of its shards that another rank's ids name.
-
-        num_ids: number of ids of each feature.
-        """
-        self._pages.note_updated(_split_by_feature(ids.clone(), num_ids))
+        by_feature = ids.values.split(ids.measure_sizes().num_ids)
+        return self._pages.read_ahead([of_feature.numpy() for of_feature in by_feature])
 
 
-def _place_rows(specs: Sequence[ShardSpec], optimizer: TableOptimizer, rank: int) -> list[RowPlace]:
-    """Lay the shards of one rank out in its file: the rows of each, then the state of each."""
+def _place_rows(specs: Sequence[ShardSpec], optimizer: TableOptimizer) -> list[RowPlace]:
+    """Lay out the file of a rank: the weights of each of its shards, then the state of each."""
     places: list[RowPlace] = []
     end = 0
     shapes = [*(spec.shape for spec in specs), *(get_state_shape(spec, optimizer) for spec in specs)]
     for spec, shape in zip([*specs, *specs], shapes, strict=True):
         block, num_bytes = spec.block, math.prod(shape) * FLOAT_BYTES
-        places.append(RowPlace(spec.feature, block.first_row, block.num_rows, rank, end, num_bytes // block.num_rows))
+        places.append(RowPlace(spec.feature, block.first_row, block.num_rows, end, num_bytes // block.num_rows))
         end += round_up_to_cache_line(num_bytes)
     return places
 
@@ -93,7 +93,7 @@ def _find_end(places: Sequence[RowPlace]) -> int:
 
 
 def _share_files(num_bytes: Sequence[int], ranks: Ranks, directory: Path) -> list[MappedFile]:
-    """Make the file of this rank, and map those of all ranks. Collective. num_bytes: of each rank's file."""
+    """Make the file of this rank, and map the files of all ranks. Collective. num_bytes: of each rank's file."""
 
     def create() -> MappedFile:
         # Ranks make their files at the same time: each looks whether there is space for all.
@@ -107,7 +107,3 @@ def _share_files(num_bytes: Sequence[int], ranks: Ranks, directory: Path) -> lis
     except OSError as error:
         message = f"the tables cannot lie in files in {directory}: {error.strerror or error}"
         raise MappedFilesError(message) from error
-
-
-def _split_by_feature(ids: torch.Tensor, num_ids: Sequence[int]) -> Rows:
-    return [of_feature.numpy() for of_feature in ids.split(list(num_ids))]

@@ -130,7 +130,7 @@ class MemoryTransport:
         buffers = self._get_batch_buffers(ids)
         own = buffers[self._ranks.rank]
         own.write_ids(ids)
-        update = _FusedUpdate(self._features, self._shards, buffers, self._optimizer, self._ranks, self._mapped)
+        update = _FusedUpdate(self._features, self._shards, buffers, self._optimizer, self._ranks)
         return _PooledShare(self._visible_shards, own.view_ids(), own.offsets, num_samples, update)
 
     def _get_batch_buffers(self, ids: JaggedIds[torch.Tensor]) -> list[SharedBatchBuffer]:
@@ -198,11 +198,10 @@ class _FusedUpdate:
         buffers: list[SharedBatchBuffer],
         optimizer: TableOptimizer,
         ranks: Ranks,
-        mapped: MappedShards | None,
     ) -> None:
         """Keep what the update needs. features: features whose gradients the buffers hold, in this order."""
         self._features, self._shards, self._buffers = features, shards, buffers
-        self._optimizer, self._ranks, self._mapped = optimizer, ranks, mapped
+        self._optimizer, self._ranks = optimizer, ranks
 
     def write_gradient(self, start: int, end: int, gradient: torch.Tensor) -> None:
         """Copy the gradient [c, F, D] of samples [start, end) into this rank's buffer, feature first."""
@@ -213,8 +212,6 @@ class _FusedUpdate:
     def apply(self, params: FusedUpdateParams) -> None:
         """Update this rank's shards, and wait for all other ranks to have updated theirs. Collective."""
         ids = [buffer.view_ids() for buffer in self._buffers]
-        if self._mapped is not None:
-            self._note_updated(self._mapped, ids)
         for shard in self._shards:
             spec = shard.spec
             # The buffers hold gradients of the sharded features only: replicated tables have a transport of their own.
@@ -230,12 +227,6 @@ class _FusedUpdate:
             )
         # No rank looks rows up for the next batch before all shards are updated.
         dist.barrier(self._ranks.table_group)
-
-    def _note_updated(self, mapped: MappedShards, ids: list[torch.Tensor]) -> None:
-        """Note the rows of this rank's shards that the other ranks' ids name."""
-        for rank, (buffer, of_rank) in enumerate(zip(self._buffers, ids, strict=True)):
-            if rank != self._ranks.rank:
-                mapped.note_updated(of_rank, buffer.offsets[:: buffer.num_samples].diff().tolist())
 
 
 def _view_shards(specs: list[ShardSpec], buffer: SharedBuffer) -> list[_VisibleShard]:

@@ -1,5 +1,6 @@
 """Tables in mapped files are the tables in memory, whatever the bound on what stays of them."""
 
+import ctypes
 import gc
 import mmap
 import re
@@ -8,9 +9,9 @@ from pathlib import Path
 
 import pytest
 import torch
-import torch.distributed as dist
 
 from sharding.comm.process_groups import Ranks
+from sharding.comm.step_vote import DEFAULT_VOTE, all_reduce_votes
 from sharding.embedding import MappedFiles, MappedFilesError
 from sharding.jagged import JaggedIds
 from sharding.planner import Table
@@ -78,28 +79,34 @@ def test_too_little_space_for_all_tables_is_an_error_on_every_rank(rank_pools: R
             assert "6 MB are needed, and 1 MB are free" in message
 
 
-def pass_through(ranks: Ranks, layout: TableLayout, num_batches: int) -> list[int]:
-    """Look rows of many pages up; return the bytes of table files that the process has mapped after each batch."""
+def pass_through(ranks: Ranks, layout: TableLayout, num_batches: int) -> tuple[int, int]:
+    """Update rows of many pages; return the most bytes of table files that this process has mapped after a batch, and
+    the bytes of its own file in the machine's memory at the end.
+    """
     assert layout.mapped is not None
     tables, mapped_bytes = layout.make_tables(ranks), list[int]()
     num_rows = layout.plan.tables[0].table.num_rows
     generator = torch.Generator().manual_seed(ranks.rank)
+    size = GLOBAL_SIZE // ranks.world_size
+    handle = None
     for _ in range(num_batches):
-        drawn = torch.randint(0, num_rows, (GLOBAL_SIZE,), generator=generator)
-        ids = JaggedIds(drawn, torch.ones(1, GLOBAL_SIZE, dtype=torch.int32))
-        pooled = tables.lookup(tables.start_input_dist(ids), GLOBAL_SIZE)
-        pooled.read_chunk(0, GLOBAL_SIZE)
-        pooled.write_gradient(0, GLOBAL_SIZE, torch.ones(GLOBAL_SIZE, 1, DIM))
-        dist.barrier(ranks.table_group)
+        drawn = torch.randint(0, num_rows, (size,), generator=generator)
+        ids = JaggedIds(drawn, torch.ones(1, size, dtype=torch.int32))
+        handle, ahead = tables.start_input_dist(ids), handle
+        if ahead is None:
+            continue
+        pooled = tables.lookup(ahead, GLOBAL_SIZE)
+        pooled.read_chunk(0, size)
+        pooled.write_gradient(0, size, torch.ones(size, 1, DIM))
+        all_reduce_votes(ranks, DEFAULT_VOTE)
         pooled.apply_update(LEARNING_RATE)
-        # Its future is done once the thread has trimmed what came before.
-        tables.start_input_dist(ids).wait()
-        mapped_bytes.append(read_resident_bytes(layout.mapped.directory))
-    return mapped_bytes
+        mapped_bytes.append(read_mapped_bytes(layout.mapped.directory))
+    (shard,) = tables.list_shards()
+    return max(mapped_bytes), count_cached_bytes(shard.weights)
 
 
-def read_resident_bytes(directory: Path) -> int:
-    """Return the resident bytes of this process in files of `directory`."""
+def read_mapped_bytes(directory: Path) -> int:
+    """Return the bytes of files of `directory` that count as memory of this process."""
     text, num_bytes = Path("/proc/self/smaps").read_text(), 0
     for mapping in re.split(r"^(?=[0-9a-f]+-[0-9a-f]+ )", text, flags=re.MULTILINE):
         if str(directory) in mapping.partition("\n")[0]:
@@ -107,11 +114,23 @@ def read_resident_bytes(directory: Path) -> int:
     return num_bytes
 
 
+def count_cached_bytes(tensor: torch.Tensor) -> int:
+    """Count the bytes of the pages of a mapped tensor that the machine has in memory."""
+    num_pages = -(-tensor.nbytes // ONE_PAGE)
+    is_there = (ctypes.c_ubyte * num_pages)()
+    address, length = ctypes.c_void_p(tensor.data_ptr()), ctypes.c_size_t(tensor.nbytes)
+    assert ctypes.CDLL(None, use_errno=True).mincore(address, length, is_there) == 0
+    return ONE_PAGE * sum(page & 1 for page in is_there)
+
+
 @pytest.mark.parametrize("world_size", [1, 2])
-def test_no_more_than_the_bound_stays_in_memory(rank_pools: RankPools, tmp_path: Path, world_size: int):
+def test_no_more_than_the_bound_and_the_batches_in_flight_stays_in_memory(
+    rank_pools: RankPools, tmp_path: Path, world_size: int
+):
     plan = make_uniform_plan([Table("large", 200_000, DIM)], "row_wise", world_size)
-    max_bytes = 100 * world_size * ONE_PAGE
-    layout = TableLayout(plan, mapped=MappedFiles(tmp_path, max_bytes))
-    for of_rank in rank_pools.of(world_size).run(pass_through, layout, 30):
-        # A batch in flight has its rows beyond it.
-        assert 0 < max(of_rank) <= max_bytes // world_size + 4 * GLOBAL_SIZE * ONE_PAGE
+    of_rank = 100 * ONE_PAGE
+    layout = TableLayout(plan, mapped=MappedFiles(tmp_path, of_rank * world_size))
+    for mapped_bytes, cached_bytes in rank_pools.of(world_size).run(pass_through, layout, 40):
+        # Of 3,125 pages; those of the last batches may be on their way in, and changed ones out.
+        assert 0 < mapped_bytes <= of_rank * world_size + 5 * GLOBAL_SIZE * ONE_PAGE
+        assert cached_bytes <= of_rank + 5 * GLOBAL_SIZE * ONE_PAGE
