@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 
 CHECK_SECONDS = 0.05
 """Seconds between two looks at the memory while no batch is read: initial weights and checkpoints pass through it."""
+UNSEARCHED_SHARE = 1 / 8
+"""Pages that are dropped, over those of the bound, before a search for what is left of them."""
 _STATM = Path("/proc/self/statm")
 _NO_PAGES = np.empty(0, dtype=np.int64)
 
@@ -89,8 +91,8 @@ class ResidentPages:
         self._batch = 0
         self._other_pages = _count_shared_pages()
         """Shared pages of this process that are of other files: libraries, rows, buffers."""
-        self._dropped = _NO_PAGES
-        """Pages that were dropped last: those that had to be written first are still there."""
+        self._num_dropped = 0
+        """Pages dropped since the last search for those that are left."""
         self._writer = BackgroundThread("page writer")
         self._written = self._writer.submit(lambda: None)
         trim = weakref.WeakMethod(self._trim_if_over)
@@ -120,38 +122,38 @@ class ResidentPages:
         return _count_shared_pages() - self._other_pages > self._max_pages
 
     def _trim(self) -> None:
-        """Unmap all pages, and drop those that were used longest ago or have only passed through this process."""
-        passed = _NO_PAGES
-        if self._is_over():
-            mapped = self._own.file.find_mapped_pages()
-            passed = mapped[self._own.last_use[mapped] == 0]
+        """Unmap all pages, and drop pages of this rank's file: those that were used longest ago.
+
+        From time to time also those in the machine's memory that are not in use: they have only passed through it, or
+        still had to be written when they were dropped.
+        """
+        is_searched = self._is_over() or self._num_dropped > UNSEARCHED_SHARE * self._max_pages
         for paged in self._files:
             paged.file.unmap()
         self._other_pages = _count_shared_pages()
-        self._drop(np.union1d(passed, self._choose_oldest()))
+        pages = self._choose_oldest()
+        self._own.last_use[pages] = 0
+        self._num_dropped += len(pages)
+        if is_searched:
+            cached = self._own.file.find_cached_pages()
+            pages = np.union1d(pages, cached[self._own.last_use[cached] == 0])
+            self._num_dropped = 0
+        self._written = self._writer.submit(partial(_drop, self._own.file, np.sort(pages)))
 
     def _choose_oldest(self) -> NDArray[np.int64]:
         """Choose the pages of this rank's file that were used longest ago, as many as are too many."""
-        last_use = self._own.last_use
+        # A copy: other ranks write it meanwhile.
+        last_use = self._own.last_use.copy()
         used = np.flatnonzero(last_use)
         num_over = len(used) - self._max_pages
         if num_over <= 0:
             return _NO_PAGES
         return used[np.argpartition(last_use[used], num_over - 1)[:num_over]]
 
-    def _drop(self, pages: NDArray[np.int64]) -> None:
-        """Drop pages of this rank's file; those that have changed are written, and dropped with the next ones."""
-        last_use = self._own.last_use
-        last_use[pages] = 0
-        again = self._dropped[last_use[self._dropped] == 0]
-        self._dropped = pages
-        self._written = self._writer.submit(partial(_drop_ranges, self._own.file, [again, pages]))
 
-
-def _drop_ranges(file: MappedFile, by_age: Sequence[NDArray[np.int64]]) -> None:
-    for pages in by_age:
-        for first_page, num_pages in _list_ranges(pages):
-            file.drop(first_page, num_pages)
+def _drop(file: MappedFile, pages: NDArray[np.int64]) -> None:
+    for first_page, num_pages in _list_ranges(pages):
+        file.drop(first_page, num_pages)
 
 
 def _list_ranges(pages: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
