@@ -11,7 +11,7 @@ _ROOT = Path("/sys/fs/cgroup")
 
 @dataclass(frozen=True)
 class MemoryGroup:
-    """Control group of version 1 or 2 below that of this process."""
+    """Control group of version 1 or 2, below the group of this process."""
 
     path: Path
 
@@ -27,7 +27,7 @@ class MemoryGroup:
 
 @contextmanager
 def make_memory_group(num_bytes: int) -> Iterator[MemoryGroup]:
-    """Make a group that may use `num_bytes`, for the time of the block. Raises OSError where this needs more rights."""
+    """Make a group that may use `num_bytes`, for the time of the block. Raises OSError if this needs more rights."""
     path = _find_own() / f"measurement-{os.getpid()}"
     path.mkdir()
     try:

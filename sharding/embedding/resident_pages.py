@@ -1,12 +1,12 @@
 """Bound on the memory that tables in mapped files take, and the reading ahead of rows.
 
 For each page of a file all ranks share the number of the last batch that named a row in it. Pages of the next batch are
-read while the present one trains; if more are in use than the bound allows, the owner of the file drops those that were
-used longest ago (LRU, by batches), and those that have changed are written. Rows that every batch names stay. A page
+read while the present one trains. If more are in use than the bound allows, the owner of the file drops the pages of
+the longest unused batches (LRU, by batches); changed pages are written first. Rows that every batch names stay. A page
 that was dropped too early is read again by whoever needs it: nothing here can change a result.
 
-Ranks unmap all pages with every batch. The machine's memory keeps them, so that the next access costs a minor fault,
-and a page that no rank has mapped can be dropped.
+Ranks unmap all pages with every batch. They stay in the machine's memory, so that the next access costs a minor fault;
+only unmapped pages can be dropped.
 """
 
 import logging
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 CHECK_SECONDS = 0.05
 """Seconds between two looks at the memory while no batch is read: initial weights and checkpoints pass through it."""
 UNSEARCHED_SHARE = 1 / 8
-"""Pages that are dropped, over those of the bound, before a search for what is left of them."""
+"""Pages dropped from one search for leftovers to the next, as a share of the bound."""
 _STATM = Path("/proc/self/statm")
 _NO_PAGES = np.empty(0, dtype=np.int64)
 
@@ -49,7 +49,7 @@ class RowPlace:
     row_bytes: int
 
     def find_pages(self, rows: Rows) -> list[NDArray[np.int64]]:
-        """Return the pages of the file with those of the rows that are here, repeated and in any order."""
+        """Return the pages of the file with these rows, repeated and in any order; rows of other shards have none."""
         local = rows[self.feature] - self.first_row
         local = local[(local >= 0) & (local < self.num_rows)]
         first_bytes = local * self.row_bytes + self.first_byte
@@ -84,8 +84,8 @@ class ResidentPages:
     def __init__(self, files: Sequence[PagedFile], own: int, max_bytes: int) -> None:
         """Begin with no page in use.
 
-        own: number of this rank's file. max_bytes: bound on the bytes that this rank has mapped, and on those of its
-        file in the machine's memory.
+        own: number of this rank's file. max_bytes: bound on the bytes of this file in the machine's memory, and on the
+        mapped bytes of this process.
         """
         self._files, self._own, self._max_pages = files, files[own], max(1, max_bytes // PAGE_BYTES)
         self._batch = 0
@@ -122,10 +122,10 @@ class ResidentPages:
         return _count_shared_pages() - self._other_pages > self._max_pages
 
     def _trim(self) -> None:
-        """Unmap all pages, and drop pages of this rank's file: those that were used longest ago.
+        """Unmap all pages, and drop the pages of this rank's file that were used longest ago.
 
-        From time to time also those in the machine's memory that are not in use: they have only passed through it, or
-        still had to be written when they were dropped.
+        From time to time pages are dropped too that are in the machine's memory without use: weights that were only
+        drawn or saved, and pages that still had to be written when they were dropped.
         """
         is_searched = self._is_over() or self._num_dropped > UNSEARCHED_SHARE * self._max_pages
         for paged in self._files:

@@ -303,8 +303,8 @@ class PlanRequest:
     may_lie_in_files: bool = False
     """Whether tables might lie in files, as far as the rest of the job goes."""
     resident_bytes: int | None = None
-    """Bytes of memory that the tables of a node take at most, which then lie in files; None: in memory. Copies always
-    are in memory."""
+    """Most bytes of memory that the tables of a node take if they lie in files; None: they lie in memory, as copies
+    always do."""
 
     @property
     def share_size(self) -> float:
