@@ -122,10 +122,10 @@ class ResidentPages:
         return _count_shared_pages() - self._other_pages > self._max_pages
 
     def _trim(self) -> None:
-        """Unmap all pages, and drop the pages of this rank's file that were used longest ago.
+        """Unmap all pages, and drop the least recently used pages of this rank's file.
 
-        From time to time pages are dropped too that are in the machine's memory without use: weights that were only
-        drawn or saved, and pages that still had to be written when they were dropped.
+        Now and then unused pages in the machine's memory are dropped too: weights that were only drawn or saved, and
+        pages from an earlier drop that still had to be written.
         """
         is_searched = self._is_over() or self._num_dropped > UNSEARCHED_SHARE * self._max_pages
         for paged in self._files:

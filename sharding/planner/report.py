@@ -49,7 +49,7 @@ class TableReport:
     host_bytes: list[int]
     """Bytes in the memory of the host."""
     file_bytes: list[int]
-    """Bytes of weights and state in files; the other fields then count none of these."""
+    """Bytes of the weights and state if they lie in files, and so not in the memory of the rank; else 0."""
     blocks: list[tuple[int, int, int, int, int]]
     """Shards as (rank, first row, rows, first column, columns); empty if every rank has a copy."""
     exchange_bytes: Traffic
@@ -195,11 +195,10 @@ def _report_table(request: PlanRequest, costs: CostEstimator, memory: MemoryEsti
     for block in plan.blocks:
         index = index_of_rank[block.rank]
         shape = block.num_rows, block.num_columns
+        weights[index] += count_cache_bytes(table.cache_share, *shape)
+        states[index] += count_device_state_bytes(request.optimizer, table.cache_share, *shape)
         if request.is_in_files and not plan.is_replicated:
             files[index] += count_weight_and_state_bytes(request.optimizer, *shape)
-        else:
-            weights[index] += count_cache_bytes(table.cache_share, *shape)
-            states[index] += count_device_state_bytes(request.optimizer, table.cache_share, *shape)
         hosts[index] += count_host_bytes(request.optimizer, table.cache_share, *shape)
         if plan.is_replicated:
             buffers[index] += memory.estimate_copy_buffer_bytes(table)
@@ -233,8 +232,9 @@ def _report_ranks(
     weights, states, table_buffers, hosts = ([0] * world_size for _ in range(4))
     for table in tables:
         for index, rank in enumerate(table.ranks):
-            weights[rank] += table.weight_bytes[index]
-            states[rank] += table.optimizer_bytes[index]
+            if not table.file_bytes[index]:
+                weights[rank] += table.weight_bytes[index]
+                states[rank] += table.optimizer_bytes[index]
             table_buffers[rank] += table.buffer_bytes[index]
             hosts[rank] += table.host_bytes[index]
     split_bytes = sum(
