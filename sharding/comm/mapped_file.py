@@ -15,6 +15,8 @@ from sharding.comm.shared_memory import SharedBuffer
 
 PAGE_BYTES = mmap.PAGESIZE
 _LIBC = ctypes.CDLL(None, use_errno=True)
+_SYNC_FILE_RANGE_WRITE = 2
+"""Flag of sync_file_range(2) that starts to write and does not wait."""
 PAGES_AT_ONCE = 1 << 18
 """Pages that one call asks for: others wait for it, who map or unmap memory."""
 
@@ -49,9 +51,16 @@ class MappedFile(SharedBuffer):
         where the machine has them."""
         self._map.madvise(mmap.MADV_DONTNEED)
 
+    def start_writing(self) -> None:
+        """Start to write all changed pages, in the order of the file. Raises OSError."""
+        if _LIBC.sync_file_range(self._descriptor, ctypes.c_int64(0), ctypes.c_int64(0), _SYNC_FILE_RANGE_WRITE):
+            raise OSError(ctypes.get_errno(), "changed pages of tables cannot be written")
+
     def drop(self, first_page: int, num_pages: int) -> None:
-        """Drop pages from the machine's memory as far as no process maps them, and start to write those that have
-        changed."""
+        """Drop pages from the machine's memory, but those that a process has mapped or that must still be written.
+
+        The latter are slow: the kernel begins to write each by itself, and looks for it on every core.
+        """
         os.posix_fadvise(self._descriptor, first_page * PAGE_BYTES, num_pages * PAGE_BYTES, os.POSIX_FADV_DONTNEED)
 
     def find_cached_pages(self) -> NDArray[np.int64]:

@@ -2,7 +2,7 @@
 
 For each page of a file all ranks share the number of the last batch that named a row in it. Pages of the next batch are
 read while the present one trains. If more are in use than the bound allows, the owner of the file drops the pages of
-the longest unused batches (LRU, by batches); changed pages are written first. Rows that every batch names stay. A page
+the longest unused batches (LRU, by batches); changed pages are written before. Rows that every batch names stay. A page
 that was dropped too early is read again by whoever needs it: nothing here can change a result.
 
 Ranks unmap all pages with every batch. They stay in the machine's memory, so that the next access costs a minor fault;
@@ -27,8 +27,8 @@ log = logging.getLogger(__name__)
 
 CHECK_SECONDS = 0.05
 """Seconds between two looks at the memory while no batch is read: initial weights and checkpoints pass through it."""
-UNSEARCHED_SHARE = 1 / 8
-"""Pages dropped from one search for leftovers to the next, as a share of the bound."""
+KEPT_SHARE = 7 / 8
+"""Share of the bound that stays in use when pages are dropped: the next search for old ones is then far."""
 _STATM = Path("/proc/self/statm")
 _NO_PAGES = np.empty(0, dtype=np.int64)
 
@@ -91,8 +91,6 @@ class ResidentPages:
         self._batch = 0
         self._other_pages = _count_shared_pages()
         """Shared pages of this process that are of other files: libraries, rows, buffers."""
-        self._num_dropped = 0
-        """Pages dropped since the last search for those that are left."""
         self._writer = BackgroundThread("page writer")
         self._written = self._writer.submit(lambda: None)
         trim = weakref.WeakMethod(self._trim_if_over)
@@ -122,38 +120,30 @@ class ResidentPages:
         return _count_shared_pages() - self._other_pages > self._max_pages
 
     def _trim(self) -> None:
-        """Unmap all pages, and drop the least recently used pages of this rank's file.
-
-        Now and then unused pages in the machine's memory are dropped too: weights that were only drawn or saved, and
-        pages from an earlier drop that still had to be written.
-        """
-        is_searched = self._is_over() or self._num_dropped > UNSEARCHED_SHARE * self._max_pages
+        """Unmap all pages; if too many are in memory, drop the least recently used ones of this rank's file."""
+        is_over = self._is_over()
         for paged in self._files:
             paged.file.unmap()
         self._other_pages = _count_shared_pages()
-        pages = self._choose_oldest()
-        self._own.last_use[pages] = 0
-        self._num_dropped += len(pages)
-        if is_searched:
-            cached = self._own.file.find_cached_pages()
-            pages = np.union1d(pages, cached[self._own.last_use[cached] == 0])
-            self._num_dropped = 0
-        self._written = self._writer.submit(partial(_drop, self._own.file, np.sort(pages)))
-
-    def _choose_oldest(self) -> NDArray[np.int64]:
-        """Choose the pages of this rank's file that were used longest ago, as many as are too many."""
         # A copy: other ranks write it meanwhile.
         last_use = self._own.last_use.copy()
         used = np.flatnonzero(last_use)
-        num_over = len(used) - self._max_pages
-        if num_over <= 0:
-            return _NO_PAGES
-        return used[np.argpartition(last_use[used], num_over - 1)[:num_over]]
+        if not is_over and len(used) <= self._max_pages:
+            return
+        num_over = len(used) - int(KEPT_SHARE * self._max_pages)
+        if num_over > 0:
+            self._own.last_use[used[np.argpartition(last_use[used], num_over - 1)[:num_over]]] = 0
+        # Pages without use are in memory too: of weights that were drawn or saved, and those that were not written yet.
+        cached = self._own.file.find_cached_pages()
+        unused = cached[self._own.last_use[cached] == 0]
+        self._written = self._writer.submit(partial(_drop, self._own.file, unused))
 
 
 def _drop(file: MappedFile, pages: NDArray[np.int64]) -> None:
+    """Drop pages, and then begin to write all that have changed: the next ones to be dropped are written by then."""
     for first_page, num_pages in _list_ranges(pages):
         file.drop(first_page, num_pages)
+    file.start_writing()
 
 
 def _list_ranges(pages: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
