@@ -30,11 +30,11 @@ CACHE_ID_BYTES = 36
 """Bytes for each id of a cached table before its lookup: its row's number among all cached rows, the same once more
 sorted, and once more without repetitions, 8 each, a copy of 8 for the sort, and 4 for its place in the cache."""
 PAGE_BYTES = 4096
-PAGE_USE_BYTES = 4
-"""Bytes of a rank for each page of the files of tables: the last batch that named it."""
+PAGE_USE_BYTES = 8
+"""Bytes of a rank for each page of its file: the last batch that named it, 4, and as much for a copy."""
 RESIDENT_PAGE_BYTES = 64
 """Bytes of a rank for each page of its part of the resident memory, while it looks for those to drop: the numbers of
-pages that are mapped, in use, and to go, 8 each, and sorted copies of them."""
+pages that are in memory, in use, and to go, 8 each, and sorted copies of them."""
 NAMED_PAGE_BYTES = 64
 """Bytes for each id of a share while its pages are found: of its row and of the row's state, 8 each, side by side,
 together, and sorted."""
@@ -218,8 +218,9 @@ class MemoryEstimator:
             count_weight_and_state_bytes(request.optimizer, table.num_rows, table.embedding_dim)
             for table in request.tables
         )
-        resident = math.ceil(min(request.resident_bytes, of_tables) / request.topology.ranks_per_memory_domain)
-        pages = math.ceil((PAGE_USE_BYTES * of_tables + RESIDENT_PAGE_BYTES * resident) / PAGE_BYTES)
+        num_ranks = request.topology.ranks_per_memory_domain
+        resident = math.ceil(min(request.resident_bytes, of_tables) / num_ranks)
+        pages = math.ceil((PAGE_USE_BYTES * of_tables / num_ranks + RESIDENT_PAGE_BYTES * resident) / PAGE_BYTES)
         named = math.ceil(NAMED_PAGE_BYTES * self._share * sum(table.ids_per_sample for table in request.tables))
         return {"resident tables": resident, "pages of tables": pages + named}
 
