@@ -1,5 +1,6 @@
 """Steps of our own on batches that were drawn before, as a run makes them."""
 
+from collections.abc import Iterable
 from itertools import cycle
 
 from dlrm.optimizers import StepRates
@@ -11,7 +12,7 @@ from sharding.embedding import BatchInputDist
 class OurSteps:
     """Steps of our own, one batch after another; the ids of the next one travel meanwhile, as in a run."""
 
-    def __init__(self, parts: Parts, batches: list[DeviceBatch], rates: StepRates) -> None:
+    def __init__(self, parts: Parts, batches: Iterable[DeviceBatch], rates: StepRates) -> None:
         """Keep the batches, which are used in turn without end."""
         self._step, self._batches, self._rates = parts.step, cycle(batches), rates
         self._ahead: tuple[DeviceBatch, BatchInputDist] | None = None

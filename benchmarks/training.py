@@ -5,6 +5,7 @@ import math
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal, Self
 
 import torch
@@ -75,6 +76,10 @@ class Shape:
     chunk_size: int | Literal["auto"] = "auto"
     optimizer: str = "adam"
     """Optimizer of the dense part."""
+    memory: str = "8GiB"
+    """Memory of the job."""
+    resident_memory: str | None = None
+    """Memory of the tables, which then lie in files; None: all are in memory."""
 
     @classmethod
     def from_arguments(cls, arguments: argparse.Namespace) -> Self:
@@ -112,9 +117,17 @@ class Shape:
                 "top_mlp": [512, 256, 1],
             },
             "dense_optimizer": {"name": self.optimizer},
-            "sharding": {"exchange_dtype": self.exchange_dtype, "transport": self.transport},
+            "sharding": {
+                "exchange_dtype": self.exchange_dtype,
+                "transport": self.transport,
+                "resident_memory": self.resident_memory,
+            },
             "precision": "bf16" if self.precision == "bf16" else "fp32",
-            "resources": {"workers_per_node": self.world_size, "gpus_per_worker": int(self.device == "cuda")},
+            "resources": {
+                "workers_per_node": self.world_size,
+                "gpus_per_worker": int(self.device == "cuda"),
+                "memory": self.memory,
+            },
             **METHODS[self.reduction],
         }
         return resolve(parse_job(document))
@@ -134,12 +147,17 @@ class Shape:
     def schema(self) -> DataSchema:
         return DataSchema(NUM_DENSE, tuple(Feature(f"C{n}", self.rows_per_table) for n in range(self.num_tables)))
 
-    def build_parts(self, ranks: Ranks, recorder: Recorder | None = None) -> Parts:
-        """Build the same parts for this shape as `dlrm train`. Collective. recorder: as for `build_parts`."""
+    def build_parts(self, ranks: Ranks, recorder: Recorder | None = None, directory: Path | None = None) -> Parts:
+        """Build the same parts for this shape as `dlrm train`. Collective.
+
+        recorder, directory: as for `build_parts`.
+        """
         torch.set_float32_matmul_precision("high" if self.precision == "tf32" else "highest")
         planned = plan_tables(self.job, self.schema)
         rows = TrainRows(self.batch_size)
-        return build_parts(planned.resolved, self.schema, planned.plan, ranks, rows, recorder=recorder)
+        return build_parts(
+            planned.resolved, self.schema, planned.plan, ranks, rows, recorder=recorder, directory=directory
+        )
 
     def draw_batches(self, device: torch.device = CPU) -> Iterator[DeviceBatch]:
         """Yield this rank's share of random batches on `device`, without end."""

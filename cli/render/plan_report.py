@@ -243,7 +243,8 @@ def _make_memory_section(plan: Plan) -> list[Table | Text]:
     users = "all ranks of a machine" if is_shared else "the fullest rank"
     summary = f"{users}: {size(plan['largest_bytes'])} of {size(capacity)}; buffers of a rank: {parts}"
     on_host = f"; in the host's memory, of a rank: {size(max(rank['host_bytes'] for rank in ranks))} of tables"
-    return [table, dim(summary + (on_host if has_caches(plan) else ""))]
+    in_files = f"; in files, of all ranks: {size(plan['file_bytes'])} of tables" if plan["file_bytes"] else ""
+    return [table, dim(summary + (on_host if has_caches(plan) else "") + in_files)]
 
 
 def _format_rank_numbers(numbers: Sequence[int]) -> str:

@@ -4,7 +4,7 @@ That package is imported by the first call: it takes most of a second, which the
 """
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,17 +26,28 @@ def save_state(state: dict[str, Any], path: Path, group: dist.ProcessGroup) -> N
         save(state, storage_writer=FileSystemWriter(path), process_group=group)
 
 
-def load_state(state: dict[str, Any], path: Path, group: dist.ProcessGroup | None = None) -> None:
+def load_state(
+    state: dict[str, Any],
+    path: Path,
+    group: dist.ProcessGroup | None = None,
+    after_piece: Callable[[], None] | None = None,
+) -> None:
     """Read what `state` names from the checkpoint `path`: tensors in place, other values replaced in the dictionary.
 
-    group: ranks that call this together; None if this process reads for itself. Raises CheckpointError.
+    group: ranks that call this together; None if this process reads for itself. after_piece: called after each piece
+    of a tensor. Raises CheckpointError.
     """
+    from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
     from torch.distributed.checkpoint.state_dict_loader import load
+
+    planner = DefaultLoadPlanner()
+    if after_piece is not None:
+        planner.commit_tensor = lambda read_item, tensor: after_piece()  # noqa: ARG005
 
     with translate_checkpoint_errors(path, "cannot be read"), warnings.catch_warnings():
         # One process reads for itself on purpose.
         warnings.filterwarnings("ignore", message="torch.distributed is disabled", category=UserWarning)
-        load(state, checkpoint_id=path, process_group=group, no_dist=group is None)
+        load(state, checkpoint_id=path, planner=planner, process_group=group, no_dist=group is None)
 
 
 def read_state_names(path: Path) -> list[str]:

@@ -278,6 +278,8 @@ def _decide_blend(document: dict[str, Any], facts: DataFacts | None) -> tuple[st
         return "none", "run.target_auc is set: the model that has reached it is kept as it is"
     if len(document["model"]["tasks"] or []) > 1:
         return "none", "model.tasks has further labels"
+    if document["sharding"]["resident_memory"] is not None:
+        return "none", "reads the whole model into memory, and sharding.resident_memory bounds it"
     if facts is None:
         return "none", UNKNOWN_ROWS
     if run["validation_fraction"] == 0.0:

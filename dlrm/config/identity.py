@@ -17,7 +17,7 @@ EXECUTION_SETTINGS: dict[str, Any] = {
     "deadline_seconds": True,
     "deadline_from": True,
     "resources": True,
-    "sharding": {"plan": True, "tables": True, "transport": True, "topology": True},
+    "sharding": {"plan": True, "tables": True, "transport": True, "resident_memory": True, "topology": True},
     "batch": {"chunk_size": True},
     "run": {
         "checkpoint_every_seconds": True,

@@ -225,6 +225,29 @@ class JobSpec(Config):
         return self
 
     @model_validator(mode="after")
+    def _check_resident_memory(self) -> Self:
+        resident_bytes, run, memory = self.sharding.resident_memory, self.run, self.resources.memory
+        if resident_bytes is None:
+            return self
+        if resident_bytes >= memory:
+            message = f"is as much as resources.memory, {memory / 2**30:,.2f} GiB, which has room for programs too"
+            raise invalid("sharding.resident_memory", message, "less, or null for tables in memory")
+        transport = self.sharding.transport
+        for field, is_set, message, valid in (
+            ("resources.gpus_per_worker", self.resources.gpus_per_worker, "GPUs cannot map files of tables", "0"),
+            ("resources.nodes", self.resources.node_range[-1] > 1, "files of tables are for one machine", "1"),
+            ("sharding.transport", transport not in ("auto", "memory"), "cannot map files of tables", '"auto"'),
+            ("averaging", self.averaging, "keeps all tables once more, in memory", "null"),
+            ("run.blend", run.blend not in ("auto", "none"), "reads the whole model into memory", '"none"'),
+            ("run.recalibrate", run.recalibrate, "reads the whole model into memory", "null"),
+            ("run.sharpness", run.sharpness, "reads the whole model into memory", "null"),
+            ("run.deltas", run.deltas, "compares whole models in memory", "false"),
+        ):
+            if is_set:
+                raise invalid(field, message, f"{valid}, or sharding.resident_memory null")
+        return self
+
+    @model_validator(mode="after")
     def _check_augmentation(self) -> Self:
         if self.augmentation is None:
             return self

@@ -15,6 +15,8 @@ ChosenType = Literal["auto", ShardingType]
 COLUMN_TYPES: tuple[ShardingType, ...] = ("column_wise", "table_column_wise", "grid")
 """Sharding types that split the rows of a table into column ranges."""
 WHOLE_ROW_TYPES: tuple[ShardingType, ...] = tuple(kind for kind in get_args(ShardingType) if kind not in COLUMN_TYPES)
+MIN_RESIDENT_MEMORY = 2**24
+"""Least bytes of tables that stay in memory while the rest lies in files."""
 
 
 class TableRuleConfig(Config):
@@ -76,4 +78,12 @@ class ShardingConfig(Config):
     """Least share of a table's rows that GPUs cache if the table stays in the machine's memory, `resources.memory`.
     Tables stay there only if GPUs have no room for all of them: a step then waits for the rows that are not cached. 1:
     never, such a job is refused. Without effect on CPUs."""
+    resident_memory: (
+        Annotated[int, parse_size_from(MIN_RESIDENT_MEMORY), Field(ge=MIN_RESIDENT_MEMORY, le=MAX_MEMORY)] | None
+    ) = None
+    """Bytes of memory that the tables may take on the machine, also written as "4GiB"; a part of `resources.memory`.
+    The tables then lie in files without a name in the run directory, so that its disk and not the memory limits their
+    size. Rows of the next batch are read while a batch trains, those that were used longest ago leave, and the model is
+    the same to the bit. For CPUs of one machine; a table that is copied to every rank stays in memory. null: all tables
+    are in memory."""
     topology: TopologyConfig = TopologyConfig()

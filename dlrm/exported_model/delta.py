@@ -193,7 +193,7 @@ def compact(base: Path, deltas: Sequence[Path], output: Path) -> SavedConfig:
     step = config.step
     with write_whole(output) as part:
         shutil.copytree(base, part, ignore=shutil.ignore_patterns(WEIGHTS, MANIFEST), dirs_exist_ok=True)
-        weights = map_new_weights(part / WEIGHTS, {name: tensor.shape for name, tensor in stored.items()})
+        weights = map_new_weights(part / WEIGHTS, {name: tensor.shape for name, tensor in stored.items()}).tensors
         for name, tensor in stored.items():
             weights[name].copy_(tensor)
         for path in deltas:

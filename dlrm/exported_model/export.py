@@ -3,7 +3,7 @@
 import json
 import platform
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
@@ -131,18 +131,28 @@ def write_weights(path: Path, checkpoint: Path, job: JobConfig, model: PlainMode
 
     Raises OSError, and CheckpointError if the checkpoint cannot be read.
     """
-    weights = map_new_weights(path, {name: tensor.shape for name, tensor in model.state_dict().items()})
-    _load_weights(weights, checkpoint, job, model)
+    new = map_new_weights(path, {name: tensor.shape for name, tensor in model.state_dict().items()})
+    weights = new.tensors
+    _load_weights(weights, checkpoint, job, model, new.release)
     if model.first_order is not None:
         for name, tensor in model.first_order.state_dict().items():
             weights[f"first_order.{name}"].copy_(tensor)
 
 
-def _load_weights(weights: Mapping[str, torch.Tensor], checkpoint: Path, job: JobConfig, model: PlainModel) -> None:
-    """Read the tables and the dense part into `weights`, by the names of `model`. Raises CheckpointError."""
+def _load_weights(
+    weights: Mapping[str, torch.Tensor],
+    checkpoint: Path,
+    job: JobConfig,
+    model: PlainModel,
+    after_piece: Callable[[], None] | None = None,
+) -> None:
+    """Read the tables and the dense part into `weights`, by the names of `model`. Raises CheckpointError.
+
+    after_piece: called after each piece of a tensor.
+    """
     tables = {name: weights[f"tables.{name}.weight"] for name in model.tables}
     dense = {name: weights[f"dense.{name}"] for name in model.dense.state_dict()}
     if job.averaging is None:
-        load_state({"tables": {"weights": tables}, "dense": dense}, checkpoint)
+        load_state({"tables": {"weights": tables}, "dense": dense}, checkpoint, after_piece=after_piece)
     else:
-        load_state({AVERAGE: {"tables": tables, "dense": dense}}, checkpoint)
+        load_state({AVERAGE: {"tables": tables, "dense": dense}}, checkpoint, after_piece=after_piece)

@@ -2,6 +2,7 @@
 
 import json
 import math
+import mmap
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +12,18 @@ import torch
 _LENGTH_BYTES, _FLOAT_BYTES = 8, 4
 
 
-def map_new_weights(path: Path, shapes: Mapping[str, Sequence[int]]) -> dict[str, torch.Tensor]:
+class NewWeights:
+    """Tensors that lie in a new file."""
+
+    def __init__(self, tensors: dict[str, torch.Tensor], mapping: mmap.mmap) -> None:
+        self.tensors, self._mapping = tensors, mapping
+
+    def release(self) -> None:
+        """Take what was written so far out of this process's memory; it stays in the file."""
+        self._mapping.madvise(mmap.MADV_DONTNEED)
+
+
+def map_new_weights(path: Path, shapes: Mapping[str, Sequence[int]]) -> NewWeights:
     """Create a file for float32 tensors of these shapes, by name, and return the tensors: they lie in the file.
 
     The kernel writes their pages back where memory is short, so that weights from the memory of several machines can
@@ -33,9 +45,9 @@ def map_new_weights(path: Path, shapes: Mapping[str, Sequence[int]]) -> dict[str
         file.write(len(header).to_bytes(_LENGTH_BYTES, "little") + header)
         file.flush()
         os.posix_fallocate(file.fileno(), 0, num_floats * _FLOAT_BYTES)
-    try:
-        floats = torch.from_file(str(path), shared=True, size=num_floats, dtype=torch.float32)
-    except RuntimeError as error:
-        raise OSError(f"{path} cannot be mapped: {error}") from error
-    first = num_floats - end
-    return {name: floats[first + begin : first + end].view(tuple(shapes[name])) for name, (begin, end) in spans.items()}
+        mapping = mmap.mmap(file.fileno(), num_floats * _FLOAT_BYTES)
+    floats, first = torch.frombuffer(mapping, dtype=torch.float32), num_floats - end
+    tensors = {
+        name: floats[first + begin : first + end].view(tuple(shapes[name])) for name, (begin, end) in spans.items()
+    }
+    return NewWeights(tensors, mapping)

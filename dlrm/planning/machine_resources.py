@@ -75,6 +75,8 @@ def is_for_this_machine(job: JobSpec) -> bool:
 
 def choose_transport(job: JobSpec, here: MachineResources) -> Transport:
     """Choose the transport that a run of the job would use: what it demands, or with "auto" what works."""
+    if job.sharding.resident_memory is not None:
+        return "memory"
     if job.sharding.transport != "auto":
         return job.sharding.transport
     if job.resources.gpus_per_worker or here.has_operators is False:
@@ -120,6 +122,8 @@ def check_precision(job: JobSpec, has_bf16_products: bool | None) -> DerivedWarn
 def _describe_missing_operators(job: JobSpec, here: MachineResources) -> str:
     if here.has_operators is None:
         return "planned as if the native operators were built, which is unknown without torch"
+    if job.sharding.resident_memory is not None:
+        return "tables in files (sharding.resident_memory) need the native operators, which are not built here"
     asked = job.sharding.transport
     if asked != "auto":
         return f'"{asked}" needs the native operators, which are not built here (valid: "auto", "torchrec")'

@@ -137,6 +137,14 @@ def _list_settings(request: PlanRequest, other: PlanRequest, cache_share: float)
         yield f'resources.memory = "{size}" (memory of a node, for tables of which GPUs cache a part: slower)'
     if other.min_cache_share != request.min_cache_share:
         yield f"sharding.min_cache_share = {other.min_cache_share} (share of a table that GPUs cache: slower)"
+    if other.resident_bytes is not None and other.resident_bytes != request.resident_bytes:
+        size = format_for_document(other.resident_bytes, topology.device)
+        of_tables = sum(
+            count_weight_and_state_bytes(request.optimizer, table.num_rows, table.embedding_dim)
+            for table in request.tables
+        )
+        on_disk = format_for_sentence(of_tables, "cuda")
+        yield f'sharding.resident_memory = "{size}" (tables in files: {on_disk} of disk, slower, the same result)'
     if changed.num_nodes != topology.num_nodes:
         yield f"resources.nodes = {changed.num_nodes} ({changed.world_size} ranks)"
     if other.optimizer != request.optimizer:

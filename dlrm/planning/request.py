@@ -3,7 +3,10 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from dlrm.config import JobSpec, ResolvedJob
+from pydantic import ValidationError
+
+from dlrm.config import JobConfig, JobSpec, ResolvedJob
+from dlrm.config.sharding import MIN_RESIDENT_MEMORY
 from dlrm.planning import dense_size as dense
 from dlrm.planning.machine_resources import MachineResources, choose_transport, is_for_this_machine
 from dlrm.planning.refusal import make_plan_or_refuse
@@ -142,7 +145,20 @@ def make_plan_request(
         min_cache_share=job.sharding.min_cache_share,
         is_averaged=job.averaging is not None,
         num_batches=num_batches,
+        may_lie_in_files=transport == "memory" and _may_lie_in_files(job),
+        resident_bytes=job.sharding.resident_memory,
     )
+
+
+def _may_lie_in_files(job: JobConfig) -> bool:
+    """Whether the document would be valid with tables in files."""
+    document = job.model_dump(mode="json")
+    document["sharding"]["resident_memory"] = MIN_RESIDENT_MEMORY
+    try:
+        JobConfig.model_validate(document)
+    except ValidationError:
+        return False
+    return True
 
 
 def _make_topology(job: JobSpec, here: MachineResources) -> Topology:

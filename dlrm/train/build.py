@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import get_args
 
 from torch import nn
@@ -33,7 +34,14 @@ from dlrm.train.profiler import PartClock
 from dlrm.train.step import TrainingStep
 from sharding.comm.gradient_buffer import GradientBuffer
 from sharding.comm.process_groups import Ranks
-from sharding.embedding import ShardedTables, TableOptimizer, TransportError, TransportName
+from sharding.embedding import (
+    MappedFiles,
+    MappedFilesError,
+    ShardedTables,
+    TableOptimizer,
+    TransportError,
+    TransportName,
+)
 from sharding.embedding.count_rule import CountRule
 from sharding.planner import Plan, PlanError
 from sharding.planner.report import PlanReport, make_plan_report
@@ -125,17 +133,19 @@ def build_parts(
     ranks: Ranks,
     rows: TrainRows,
     *,
+    directory: Path | None = None,
     recorder: Recorder | None = None,
     tell_fallback: Callable[[str], None] = log.warning,
 ) -> Parts:
     """Build all parts in their initial state, a function of the job's seed alone. Collective. Raises DataError.
 
-    recorder: recorder of chunks that are one launch each; None for the device's own, if it has one and the job wants
-    it. tell_fallback: called with the reason if chunks cannot be recorded.
+    directory: place for the files of tables, if the job has any. recorder: recorder of chunks that are one launch each;
+    None for the device's own, if it has one and the job wants it. tell_fallback: called with the reason if chunks
+    cannot be recorded.
     """
     job = resolved.job
     model = make_dense_part(job.model, schema.num_dense, len(schema.features), job.run.seed).to(ranks.device)
-    tables = _make_tables(resolved, plan, ranks)
+    tables = _make_tables(resolved, plan, ranks, directory)
     optimizer = make_dense_optimizer(job.dense_optimizer, model.named_parameters())
     has_halves = rows.has_windows
     gradients = _make_gradients(job, model, tables, ranks, has_halves=has_halves)
@@ -207,11 +217,15 @@ def make_estimator(
     return ExactMoments(config, model, gradients, is_bf16=is_bf16, has_halves=has_halves)
 
 
-def _make_tables(resolved: ResolvedJob, plan: Plan, ranks: Ranks) -> ShardedTables:
-    """Make the tables. Raises DataError if the transport that the job asks for does not work here."""
+def _make_tables(resolved: ResolvedJob, plan: Plan, ranks: Ranks, directory: Path | None) -> ShardedTables:
+    """Make the tables. Raises DataError if what the job asks for does not work here."""
     job, config = resolved.job, resolved.job.table_optimizer
     rule = CountRule(**config.count_rule)
     scale, size = resolved.gradient_scale, job.batch.global_size
+    mapped = None
+    if job.sharding.resident_memory is not None:
+        assert directory is not None, "tables in files have a directory"
+        mapped = MappedFiles(directory, job.sharding.resident_memory)
     try:
         return ShardedTables(
             plan,
@@ -222,8 +236,14 @@ def _make_tables(resolved: ResolvedJob, plan: Plan, ranks: Ranks) -> ShardedTabl
             chunk_size=resolved.chunk_size,
             pooling=job.model.pooling,
             transport=job.sharding.transport,
+            mapped=mapped,
         )
+    except MappedFilesError as error:
+        valid = "a run directory on a disk with that much space, or null for tables in memory"
+        raise DataError(str(error), field="sharding.resident_memory", valid=valid) from None
     except TransportError as error:
+        if mapped is not None:
+            raise DataError(str(error), field="sharding.resident_memory", valid="null") from None
         others = [name for name in ("auto", *get_args(TransportName)) if name != job.sharding.transport]
         valid = ", ".join(f'"{name}"' for name in others)
         raise DataError(str(error), field="sharding.transport", valid=valid) from None

@@ -95,7 +95,7 @@ def report_plan(reporter: Reporter, plan: PlanReport, resolved: ResolvedJob) -> 
     reporter.event(
         PLAN,
         f"{_describe_types(plan)}; the largest rank holds {plan.imbalance_of_bytes:.2f} times the mean"
-        f"{_describe_caches(plan)}{_describe_chunk(resolved)}",
+        f"{_describe_caches(plan)}{_describe_files(plan)}{_describe_chunk(resolved)}",
         chunk_size=resolved.chunk_size,
         imbalance=plan.imbalance_of_bytes,
         imbalance_of_seconds=plan.imbalance,
@@ -130,6 +130,11 @@ def _describe_caches(plan: PlanReport) -> str:
         return ""
     num_bytes = sum(sum(table.host_bytes) for table in cached)
     return f"; {num_bytes / 1e9:,.1f} GB of {format_count(len(cached), 'table')} in the host's memory, cached by GPUs"
+
+
+def _describe_files(plan: PlanReport) -> str:
+    """Describe the tables that lie in files; empty if none does."""
+    return f"; {plan.file_bytes / 1e9:,.1f} GB of tables in files" if plan.file_bytes else ""
 
 
 def report_length(

@@ -68,7 +68,10 @@ def open_trainer(context: RunContext, dataset: Dataset, identity: RunIdentity) -
     reporter.progress("building", "building model and tables")
     tell_fallback = partial(reporter.rank_event, GRAPHS_NOT_USED)
     rows = _describe_rows(dataset, is_in_time=resolved.job.data.window_rows is not None)
-    parts = build_parts(resolved, dataset.schema, planned.plan, ranks, rows, tell_fallback=tell_fallback)
+    directory = context.directory.path
+    parts = build_parts(
+        resolved, dataset.schema, planned.plan, ranks, rows, directory=directory, tell_fallback=tell_fallback
+    )
     state = parts.make_state(ranks)
     restored = _restore(context, state, identity)
     if restored is None:

@@ -14,7 +14,7 @@ import torch.distributed as dist
 from sharding.comm.collectives import start_all_reduce
 from sharding.comm.exchange_clock import Waitable
 from sharding.comm.process_groups import Ranks
-from sharding.comm.shared_memory import CACHE_LINE_BYTES, round_up_to_cache_line, share_buffers
+from sharding.comm.shared_memory import CACHE_LINE_BYTES, SharedBuffer, round_up_to_cache_line, share_buffers
 
 
 class AllReducer(Protocol):
@@ -116,7 +116,8 @@ class SharedMemoryAllReduce:
             round_up_to_cache_line(num_elements * dtype.itemsize),
             self._count_part_elements(num_elements, dtype),
         )
-        buffers = share_buffers(ranks.dense_group, input_bytes + num_summed * dtype.itemsize)
+        num_bytes = input_bytes + num_summed * dtype.itemsize
+        buffers = share_buffers(ranks.dense_group, lambda: SharedBuffer.create(num_bytes))
         self._inputs = [buffer.view_tensor(dtype, (num_elements,)) for buffer in buffers]
         """[n] of every rank, by rank. The other ranks read their parts of it until the barrier."""
         self._summed_parts = [buffer.view_tensor(dtype, (num_summed,), input_bytes) for buffer in buffers]

@@ -4,13 +4,15 @@ import mmap
 import os
 import socket
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self, TypeVar
 
 import torch
 import torch.distributed as dist
 
-from sharding.comm.collectives import all_gather_object
+from sharding.comm.collectives import all_gather_object, run_on_all_ranks
 
 CACHE_LINE_BYTES = 64
 """Bytes that a core takes from memory at once; two cores that write one line slow each other down."""
@@ -38,14 +40,14 @@ class SharedBuffer:
         self._map = _map_file(descriptor)
 
     @classmethod
-    def create(cls, num_bytes: int) -> "SharedBuffer":
+    def create(cls, num_bytes: int) -> Self:
         """Make a buffer of zeros, whose pages are allocated when they are first touched."""
         descriptor = os.memfd_create("dlrm")
         os.ftruncate(descriptor, max(num_bytes, mmap.PAGESIZE))
         return cls(descriptor)
 
     @classmethod
-    def open(cls, handle: SharedBufferHandle) -> "SharedBuffer":
+    def open(cls, handle: SharedBufferHandle) -> Self:
         """Open another process's buffer. Raises OSError if it is of another machine or user."""
         return cls(os.open(handle.path, os.O_RDWR | os.O_CLOEXEC))
 
@@ -74,14 +76,24 @@ class SharedBuffer:
         return torch.frombuffer(self._map, dtype=dtype, count=num_elements, offset=first_byte).view(shape)
 
 
-def share_buffers(group: dist.ProcessGroup, num_bytes: int) -> list[SharedBuffer]:
+Buffer = TypeVar("Buffer", bound=SharedBuffer)
+
+
+def share_buffers(group: dist.ProcessGroup, create: Callable[[], Buffer]) -> list[Buffer]:
     """Make a buffer on every rank, and open all of them: one per rank, by rank. Collective.
 
-    num_bytes: size of this rank's buffer. Raises OSError if ranks are not on one machine; see `can_share_memory`.
+    create: makes this rank's buffer. Raises OSError on every rank, if it cannot be made on one, or if ranks are not on
+    one machine; see `can_share_memory`.
     """
-    own = SharedBuffer.create(num_bytes)
-    handles = all_gather_object(group, own.handle)
-    buffers = [own if handle == own.handle else SharedBuffer.open(handle) for handle in handles]
+    made: list[Buffer] = []
+
+    def make() -> SharedBufferHandle:
+        made.append(create())
+        return made[0].handle
+
+    handles = run_on_all_ranks(group, make, OSError)
+    own = made[0]
+    buffers = [own if handle == own.handle else type(own).open(handle) for handle in handles]
     # A buffer must stay open until all ranks have opened it.
     dist.barrier(group)
     return buffers

@@ -1,5 +1,6 @@
 """The input dist: over the network each rank sends its ids to the ranks that own their rows."""
 
+from concurrent.futures import Future
 from dataclasses import dataclass
 
 import torch
@@ -23,9 +24,13 @@ class ReadyIds:
     """The input dist of transports that send no ids: they are already where they are looked up."""
 
     ids: JaggedIds[torch.Tensor]
+    rows_read: Future[None] | None = None
+    """Done once the rows of tables in files are on their way to memory; None if all tables are in memory."""
 
     def wait(self) -> None:
-        """Return at once."""
+        """Wait until rows are on their way, if any lie in files."""
+        if self.rows_read is not None:
+            self.rows_read.result()
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from sharding.comm.shared_memory import can_share_memory
 from sharding.embedding import native_ops
 from sharding.embedding.count_rule import COUNTING_FIELDS
 from sharding.embedding.fused_optimizer import TableOptimizer
+from sharding.embedding.mapped_shards import MappedFiles
 from sharding.embedding.transport import Transport
 from sharding.planner import Plan
 
@@ -44,18 +45,25 @@ def choose_transport(
 
 
 def make_transport(
-    plan: Plan, optimizer: TableOptimizer, ranks: Ranks, dtype: torch.dtype, chunk_size: int, name: TransportName
+    plan: Plan,
+    optimizer: TableOptimizer,
+    ranks: Ranks,
+    dtype: torch.dtype,
+    chunk_size: int,
+    name: TransportName,
+    mapped: MappedFiles | None = None,
 ) -> Transport:
-    """Make the transport of sharded tables. Collective.
+    """Make the transport of sharded tables. Collective. Raises MappedFilesError.
 
     dtype: number format in which pooled embeddings and gradients travel between ranks. chunk_size: c, the most samples
-    that are read at a time. name: what `choose_transport` has chosen.
+    that are read at a time. name: what `choose_transport` has chosen. mapped: files for the tables, for
+    "memory" alone.
     """
     match name:
         case "memory":
             from sharding.embedding.memory_transport import MemoryTransport
 
-            return MemoryTransport(plan, optimizer, ranks, dtype)
+            return MemoryTransport(plan, optimizer, ranks, dtype, mapped)
         case "network":
             from sharding.embedding.network_transport import NetworkTransport
 

@@ -15,7 +15,8 @@ from sharding.comm.shared_memory import SharedBuffer, round_up_to_cache_line, sh
 from sharding.embedding import native_ops
 from sharding.embedding.fused_optimizer import FusedUpdateParams, TableOptimizer
 from sharding.embedding.input_dist import ReadyIds, compute_offsets
-from sharding.embedding.shard import Shard, ShardSpec, list_shard_specs, make_shard
+from sharding.embedding.mapped_shards import MappedFiles, MappedShards
+from sharding.embedding.shard import Shard, ShardSpec, get_state_shape, list_shard_specs
 from sharding.jagged import JaggedIds
 from sharding.planner import Plan
 
@@ -81,17 +82,30 @@ class SharedBatchBuffer:
 class MemoryTransport:
     """The sharded tables of ranks on one machine."""
 
-    def __init__(self, plan: Plan, optimizer: TableOptimizer, ranks: Ranks, gradient_dtype: torch.dtype) -> None:
-        """Allocate this rank's shards, and map the shards of all ranks. Collective.
+    def __init__(
+        self,
+        plan: Plan,
+        optimizer: TableOptimizer,
+        ranks: Ranks,
+        gradient_dtype: torch.dtype,
+        mapped: MappedFiles | None = None,
+    ) -> None:
+        """Allocate this rank's shards, and map the shards of all ranks. Collective. Raises MappedFilesError.
 
-        gradient_dtype: dtype of gradients until the update.
+        gradient_dtype: dtype of gradients until the update. mapped: files for the shards; None for memory alone.
         """
         self._optimizer, self._ranks, self._gradient_dtype = optimizer, ranks, gradient_dtype
         specs = [list_shard_specs(plan, rank, replicated=False) for rank in range(ranks.world_size)]
-        num_bytes = sum(round_up_to_cache_line(spec.block.weight_bytes) for spec in specs[ranks.rank])
-        buffers = share_buffers(ranks.table_group, num_bytes)
+        own_specs, num_bytes = specs[ranks.rank], sum(map(_count_weight_bytes, specs[ranks.rank]))
+        self._mapped = None if mapped is None else MappedShards(specs, optimizer, ranks, mapped)
+        if self._mapped is None:
+            buffers = share_buffers(ranks.table_group, lambda: SharedBuffer.create(num_bytes))
+            states = [torch.zeros(get_state_shape(spec, optimizer)) for spec in own_specs]
+        else:
+            buffers, states = self._mapped.files, self._mapped.states
         by_rank = [_view_shards(of_rank, buffer) for of_rank, buffer in zip(specs, buffers, strict=True)]
-        self._shards = [make_shard(shard.spec, optimizer, shard.weights) for shard in by_rank[ranks.rank]]
+        own = zip(by_rank[ranks.rank], states, strict=True)
+        self._shards = [Shard(shard.spec, shard.weights, state) for shard, state in own]
         self._visible_shards = sorted(
             (shard for of_rank in by_rank for shard in of_rank), key=lambda shard: shard.spec.sort_key
         )
@@ -103,11 +117,12 @@ class MemoryTransport:
         return self._shards
 
     def start_input_dist(self, ids: JaggedIds[torch.Tensor]) -> ReadyIds:
-        """Return the ids as they are: every rank reads all tables."""
-        return ReadyIds(ids)
+        """Return the ids as they are: every rank reads all tables. Rows that lie in files are read meanwhile."""
+        return ReadyIds(ids, None if self._mapped is None else self._mapped.read_ahead(ids))
 
     def lookup(self, handle: ReadyIds, learning_rate: float) -> "_PooledShare":  # noqa: ARG002
         """Prepare to read chunks; see `Transport.lookup`. Collective where gradients are wanted."""
+        handle.wait()
         ids = handle.ids
         num_samples = ids.lengths.shape[1]
         if not torch.is_grad_enabled():
@@ -125,7 +140,7 @@ class MemoryTransport:
             self._batch_buffers = None
             shape = (len(self._features), num_samples, self._dim)
             own_bytes = SharedBatchBuffer.count_bytes(num_features, shape, self._gradient_dtype) + ids.values.nbytes
-            buffers = share_buffers(self._ranks.table_group, own_bytes)
+            buffers = share_buffers(self._ranks.table_group, lambda: SharedBuffer.create(own_bytes))
             self._batch_buffers = [
                 SharedBatchBuffer(buffer, num_features, shape, self._gradient_dtype) for buffer in buffers
             ]
@@ -220,8 +235,13 @@ def _view_shards(specs: list[ShardSpec], buffer: SharedBuffer) -> list[_VisibleS
     first_byte = 0
     for spec in specs:
         shards.append(_VisibleShard(spec, buffer.view_tensor(torch.float32, spec.shape, first_byte)))
-        first_byte += round_up_to_cache_line(spec.block.weight_bytes)
+        first_byte += _count_weight_bytes(spec)
     return shards
+
+
+def _count_weight_bytes(spec: ShardSpec) -> int:
+    """Count the bytes that the weights of a shard take in its rank's buffer."""
+    return round_up_to_cache_line(spec.block.weight_bytes)
 
 
 def _count_offset_bytes(num_offsets: int) -> int:

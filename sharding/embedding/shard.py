@@ -58,9 +58,12 @@ def list_shard_specs(plan: Plan, rank: int, *, replicated: bool) -> list[ShardSp
 
 def make_shard(spec: ShardSpec, optimizer: TableOptimizer, weights: torch.Tensor) -> Shard:
     """Make a shard whose rows were never updated. weights: [R, C], not initialised yet. The state is zero."""
-    shape = optimizer.get_state_shape(*spec.shape)
-    state = weights.new_zeros(0 if shape is None else shape)
-    return Shard(spec, weights, state)
+    return Shard(spec, weights, weights.new_zeros(get_state_shape(spec, optimizer)))
+
+
+def get_state_shape(spec: ShardSpec, optimizer: TableOptimizer) -> tuple[int, ...]:
+    """Return the shape of a shard's state; (0,) if the optimizer keeps none."""
+    return optimizer.get_state_shape(*spec.shape) or (0,)
 
 
 def lay_out_columns(specs: list[ShardSpec]) -> tuple[int, list[slice]]:

@@ -12,6 +12,7 @@ from sharding.comm.process_groups import Ranks
 from sharding.embedding.fused_optimizer import FusedUpdateParams, TableOptimizer
 from sharding.embedding.initial_weights import draw_rows, fill_uniform
 from sharding.embedding.make_transport import TransportChoice, choose_transport, make_transport
+from sharding.embedding.mapped_shards import MappedFiles
 from sharding.embedding.replicated_transport import ReplicatedTransport
 from sharding.embedding.shard import Shard
 from sharding.embedding.state_dict import NamedTables, TableStateDict, arrange_by_table, make_state_dict
@@ -57,21 +58,25 @@ class ShardedTables:
         chunk_size: int,
         pooling: Literal["sum", "mean"] = "sum",
         transport: TransportChoice = "auto",
+        mapped: MappedFiles | None = None,
     ) -> None:
-        """Allocate and initialise the shards of this rank. Collective. Raises TransportError.
+        """Allocate and initialise the shards of this rank. Collective. Raises TransportError, MappedFilesError.
 
         chunk_size: c at most, samples that are read at a time. pooling: of the embeddings of a bag; means are taken on
-        the rank of the sample, where the lengths are, so that they depend on neither plan nor kernel.
+        the rank of the sample, where the lengths are, so that they depend on neither plan nor kernel. mapped:
+        files for all tables but copies, which only the memory transport can use; None for memory alone.
         """
         self._plan, self._optimizer, self._ranks, self._pooling = plan, optimizer, ranks, pooling
         self._seed = seed
         self._dtype = EXCHANGE_DTYPES[exchange_dtype]
-        name = choose_transport(transport, ranks, self._dtype, needs_counts=optimizer.count_rule.needs_counts)
+        # Only one transport can use files: if it does not work here, its error says why.
+        choice = transport if mapped is None else "memory"
+        name = choose_transport(choice, ranks, self._dtype, needs_counts=optimizer.count_rule.needs_counts)
         self.is_in_memory = name == "memory"
         """Whether all ranks share memory, also if there are no tables."""
         self._transports: list[Transport] = []
         if any(not planned.is_replicated for planned in plan.tables):
-            self._transports.append(make_transport(plan, optimizer, ranks, self._dtype, chunk_size, name))
+            self._transports.append(make_transport(plan, optimizer, ranks, self._dtype, chunk_size, name, mapped))
         if any(planned.is_replicated for planned in plan.tables):
             self._transports.append(ReplicatedTransport(plan, optimizer, ranks))
         dim = plan.tables[0].table.embedding_dim if plan.tables else 0

@@ -12,6 +12,10 @@ from torch.distributed._shard.sharded_tensor.shard import Shard as TensorShard
 from sharding.embedding.fused_optimizer import TableOptimizer
 from sharding.embedding.shard import Shard
 from sharding.planner import Block, Plan, TablePlan
+from sharding.planner.types import FLOAT_BYTES
+
+PIECE_BYTES = 1 << 26
+"""Bytes that a checkpoint has of a shard in one piece, at most; a reader has as much in memory at a time."""
 
 NamedTables = dict[str, torch.Tensor | ShardedTensor]
 """Tensors by the table's name."""
@@ -54,13 +58,27 @@ def _make_sharded_tensor(
         return tensors[0]
     num_dims, device = tensors[0].dim(), tensors[0].device
     size = torch.Size([planned.table.num_rows, planned.table.embedding_dim][:num_dims])
-    by_block = {block: _make_shard_metadata(block, num_dims, device) for block in planned.blocks}
-    metadata = ShardedTensorMetadata(list(by_block.values()), size, TensorProperties(dtype=tensors[0].dtype))
-    local = [TensorShard(tensor, by_block[shard.spec.block]) for tensor, shard in zip(tensors, own, strict=True)]
+    by_block = {block: _split_block(block, num_dims, device) for block in planned.blocks}
+    pieces = [piece for of_block in by_block.values() for piece in of_block]
+    metadata = ShardedTensorMetadata(pieces, size, TensorProperties(dtype=tensors[0].dtype))
+    local: list[TensorShard] = []
+    for tensor, shard in zip(tensors, own, strict=True):
+        of_block = by_block[shard.spec.block]
+        parts = tensor.split([piece.shard_sizes[0] for piece in of_block])
+        local += [TensorShard(part, piece) for part, piece in zip(parts, of_block, strict=True)]
     return ShardedTensor._init_from_local_shards_and_global_metadata(local, metadata, group)
 
 
-def _make_shard_metadata(block: Block, num_dims: int, device: torch.device) -> ShardMetadata:
+def _split_block(block: Block, num_dims: int, device: torch.device) -> list[ShardMetadata]:
+    """Split the rows of a block into pieces of at most PIECE_BYTES, as far as rows allow."""
     placement = f"rank:{block.rank}/{device}"
-    offsets = [block.first_row, block.first_column][:num_dims]
-    return ShardMetadata(offsets, [block.num_rows, block.num_columns][:num_dims], placement)
+    row_bytes = FLOAT_BYTES * (block.num_columns if num_dims > 1 else 1)
+    at_most = max(1, PIECE_BYTES // row_bytes)
+    return [
+        ShardMetadata(
+            [block.first_row + start, block.first_column][:num_dims],
+            [min(at_most, block.num_rows - start), block.num_columns][:num_dims],
+            placement,
+        )
+        for start in range(0, block.num_rows, at_most)
+    ]

@@ -18,6 +18,8 @@ MIN_CHUNK = 256
 """Samples of the smallest chunk that is tried: smaller ones are slow."""
 USUAL_CACHE_SHARE = 0.2
 """Largest of the smallest caches that are tried, as a share of a table's rows; TorchRec's planner has the same."""
+RESIDENT_SHARES = (0.5, 0.25, 0.125)
+"""Shares of the memory that are tried for what is resident of tables in files."""
 
 RoundMemory = Callable[[int], int]
 """Function that rounds bytes of memory up to what a job can state, such as a hundredth of a GiB."""
@@ -50,6 +52,7 @@ def _list_alternatives(
     """Yield the alternatives of each kind, the smallest change first. Smaller chunks cost nothing, and come first."""
     yield _with_smaller_chunks(request)
     yield _with_caches(request, round_memory)
+    yield _with_tables_in_files(request, round_memory)
     if memory_bytes is not None:
         yield iter([with_memory(request, memory_bytes)])
     yield _with_more_nodes(request)
@@ -85,6 +88,19 @@ def _with_caches(request: PlanRequest, round_memory: RoundMemory) -> Iterator[Pl
         needed = round_memory(max(count_host_bytes_by_node(placed.request, placed.placement)))
         host_memory_bytes = max(needed, topology.host_memory_bytes)
         yield replace(cached, topology=replace(topology, host_memory_bytes=host_memory_bytes))
+
+
+def _with_tables_in_files(request: PlanRequest, round_memory: RoundMemory) -> Iterator[PlanRequest]:
+    """Yield the request with tables in files, and half the memory for what is resident of them, a quarter, an eighth.
+
+    None if tables cannot lie in files, or if no more is resident already.
+    """
+    if not request.may_lie_in_files:
+        return
+    for share in RESIDENT_SHARES:
+        resident_bytes = round_memory(int(share * request.topology.memory_bytes))
+        if request.resident_bytes is None or resident_bytes < request.resident_bytes:
+            yield replace(request, resident_bytes=resident_bytes)
 
 
 def _with_smaller_chunks(request: PlanRequest) -> Iterator[PlanRequest]:

@@ -24,6 +24,8 @@ def find_faults(request: PlanRequest, plan: Plan) -> list[str]:
     if faults := [fault for table in plan.tables for fault in _find_table_faults(request, table)]:
         return faults
     topology = request.topology
+    if request.is_in_files and (request.transport != "memory" or request.is_averaged):
+        faults.append("tables in files need ranks that share memory, and no average of the weights")
     for memory_domain, num_bytes in enumerate(count_bytes_by_memory_domain(request, plan)):
         if num_bytes > topology.memory_bytes:
             owner = "rank" if topology.device == "cuda" else "node"
@@ -74,7 +76,9 @@ def count_bytes_by_memory_domain(request: PlanRequest, plan: Plan) -> list[int]:
                 if table.is_replicated
                 else memory.estimate_shard_buffer_bytes(table.table, block.num_rows, block.num_columns)
             )
-            kept = _count_weight_and_state_bytes(request, block, table.table.cache_share)
+            # What is resident of tables in files is among the buffers of every rank.
+            is_in_file = request.is_in_files and not table.is_replicated
+            kept = 0 if is_in_file else _count_weight_and_state_bytes(request, block, table.table.cache_share)
             by_domain[topology.get_memory_domain(block.rank)] += kept + buffers
     return by_domain
 

@@ -232,7 +232,10 @@ def _make_pessimistic_estimator(request: PlanRequest) -> MemoryEstimator:
 
 
 def _count_table_bytes(request: PlanRequest, option: ShardingOption) -> int:
+    """Count the bytes of a whole table in memory of its own."""
     table = option.table
+    if request.is_in_files and not option.is_replicated:
+        return 0
     return count_device_bytes(request.optimizer, table.cache_share, table.num_rows, table.embedding_dim)
 
 
@@ -252,7 +255,12 @@ def _list_memory_uses(request: PlanRequest, placement: PlacementState) -> list[M
         share = option.table.cache_share
         for shard in placement.get_shards(number):
             memory_domain = topology.get_memory_domain(shard.rank)
-            kept_bytes = count_device_bytes(request.optimizer, share, shard.block.num_rows, shard.block.num_columns)
+            block = shard.block
+            kept_bytes = (
+                0
+                if request.is_in_files and not option.is_replicated
+                else count_device_bytes(request.optimizer, share, block.num_rows, block.num_columns)
+            )
             kept[memory_domain] += kept_bytes
             buffers[memory_domain][number] += shard.num_bytes - kept_bytes
     return [

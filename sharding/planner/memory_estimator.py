@@ -29,6 +29,15 @@ SORTED_BYTES = {"native": 16, "fbgemm": 40, "fbgemm_narrow": 28}
 CACHE_ID_BYTES = 36
 """Bytes for each id of a cached table before its lookup: its row's number among all cached rows, the same once more
 sorted, and once more without repetitions, 8 each, a copy of 8 for the sort, and 4 for its place in the cache."""
+PAGE_BYTES = 4096
+PAGE_USE_BYTES = 8
+"""Bytes of a rank for each page of its file: the last batch that named it, 4, and as much for a copy."""
+RESIDENT_PAGE_BYTES = 64
+"""Bytes of a rank for each page of its part of the resident memory, while it looks for those to drop: the numbers of
+pages that are in memory, in use, and to go, 8 each, and sorted copies of them."""
+NAMED_PAGE_BYTES = 64
+"""Bytes for each id of a share while its pages are found: of its row and of the row's state, 8 each, side by side,
+together, and sorted."""
 
 
 class MemoryEstimator:
@@ -67,8 +76,18 @@ class MemoryEstimator:
 
     def estimate_shard_bytes(self, table: Table, num_rows: int, num_columns: int) -> int:
         """Return the bytes of a shard on its owner: weights, or the cache of them, state and buffers."""
-        kept = count_device_bytes(self._request.optimizer, table.cache_share, num_rows, num_columns)
-        return kept + self.estimate_shard_buffer_bytes(table, num_rows, num_columns)
+        return self.count_kept_bytes(table, num_rows, num_columns) + self.estimate_shard_buffer_bytes(
+            table, num_rows, num_columns
+        )
+
+    def count_kept_bytes(self, table: Table, num_rows: int, num_columns: int) -> int:
+        """Count the bytes of a shard's weights, or of the cache of them, and state; none of its own if it is in a file.
+
+        The tables in files share what is resident of them: see `estimate_common_bytes`.
+        """
+        if self._request.is_in_files:
+            return 0
+        return count_device_bytes(self._request.optimizer, table.cache_share, num_rows, num_columns)
 
     def estimate_shard_buffer_bytes(self, table: Table, num_rows: int, num_columns: int) -> int:
         """Return the bytes of a shard on its owner that are neither weights nor state: an average, and buffers."""
@@ -186,8 +205,24 @@ class MemoryEstimator:
             # Copies too are updated one after the other.
             "update": math.ceil(sorting) + max(map(self.estimate_copy_update_bytes, replicated), default=0),
             **request.dense.memory_bytes,
+            **self._estimate_resident_bytes(),
             **self._estimate_gpu_chunk_bytes(),
         }
+
+    def _estimate_resident_bytes(self) -> dict[str, int]:
+        """Return the bytes of each rank, by use, for tables in files: what is resident of them, and their pages."""
+        request = self._request
+        if request.resident_bytes is None:
+            return {}
+        of_tables = sum(
+            count_weight_and_state_bytes(request.optimizer, table.num_rows, table.embedding_dim)
+            for table in request.tables
+        )
+        num_ranks = request.topology.ranks_per_memory_domain
+        resident = math.ceil(min(request.resident_bytes, of_tables) / num_ranks)
+        pages = math.ceil((PAGE_USE_BYTES * of_tables / num_ranks + RESIDENT_PAGE_BYTES * resident) / PAGE_BYTES)
+        named = math.ceil(NAMED_PAGE_BYTES * self._share * sum(table.ids_per_sample for table in request.tables))
+        return {"resident tables": resident, "pages of tables": pages + named}
 
     def _estimate_gpu_chunk_bytes(self) -> dict[str, int]:
         """Return the bytes on every GPU, by use, of a chunk's pooled embeddings [c, F, D], and of its activations.

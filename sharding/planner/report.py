@@ -13,7 +13,7 @@ from sharding.planner.cache_size import (
 from sharding.planner.cost_estimator import NO_TIME, CostEstimator, StepTime, Traffic
 from sharding.planner.memory_estimator import MemoryEstimator
 from sharding.planner.overlap import count_slices, hide_exchange, make_socket_request
-from sharding.planner.types import Plan, PlanRequest, TablePlan, Topology
+from sharding.planner.types import Plan, PlanRequest, TablePlan, Topology, count_weight_and_state_bytes
 
 PART_OF_TERM = {
     "ids": "lookup",
@@ -48,6 +48,8 @@ class TableReport:
     """Share of its rows that GPUs cache, counted by `weight_bytes`; 1 if the table is not on the host."""
     host_bytes: list[int]
     """Bytes in the memory of the host."""
+    file_bytes: list[int]
+    """Bytes of the weights and state if they lie in files, and so not in the memory of the rank; else 0."""
     blocks: list[tuple[int, int, int, int, int]]
     """Shards as (rank, first row, rows, first column, columns); empty if every rank has a copy."""
     exchange_bytes: Traffic
@@ -103,6 +105,8 @@ class PlanReport:
     """Bytes of memory of a rank on GPUs; on CPUs of the ranks of a node together."""
     largest_bytes: int
     """Bytes that the fullest memory uses."""
+    file_bytes: int
+    """Bytes of disk that tables in files take, all ranks together."""
     exchange_bytes: Traffic
     """Bytes that travel in a step, all ranks together, dense gradients included."""
     imbalance: float
@@ -145,6 +149,7 @@ def make_plan_report(request: PlanRequest, plan: Plan) -> PlanReport:
         weight_bytes=sum(map(plan.count_weight_bytes, range(topology.world_size))),
         memory_bytes=topology.memory_bytes,
         largest_bytes=max(by_domain),
+        file_bytes=sum(sum(table.file_bytes) for table in tables),
         exchange_bytes=Traffic.sum([dense, *(table.exchange_bytes for table in tables)]),
         # The dense part takes every rank as long; it would hide how uneven the tables are.
         imbalance=_compute_imbalance([sum(rank.terms.values()) - costs.dense.seconds for rank in ranks]),
@@ -186,12 +191,14 @@ def _sum_step_times(request: PlanRequest, tables: Sequence[TablePlan]) -> list[S
 def _report_table(request: PlanRequest, costs: CostEstimator, memory: MemoryEstimator, plan: TablePlan) -> TableReport:
     table, ranks = plan.table, list(plan.ranks)
     index_of_rank = {rank: index for index, rank in enumerate(ranks)}
-    weights, states, buffers, hosts = ([0] * len(ranks) for _ in range(4))
+    weights, states, buffers, hosts, files = ([0] * len(ranks) for _ in range(5))
     for block in plan.blocks:
         index = index_of_rank[block.rank]
         shape = block.num_rows, block.num_columns
         weights[index] += count_cache_bytes(table.cache_share, *shape)
         states[index] += count_device_state_bytes(request.optimizer, table.cache_share, *shape)
+        if request.is_in_files and not plan.is_replicated:
+            files[index] += count_weight_and_state_bytes(request.optimizer, *shape)
         hosts[index] += count_host_bytes(request.optimizer, table.cache_share, *shape)
         if plan.is_replicated:
             buffers[index] += memory.estimate_copy_buffer_bytes(table)
@@ -212,6 +219,7 @@ def _report_table(request: PlanRequest, costs: CostEstimator, memory: MemoryEsti
         buffer_bytes=buffers,
         cache_share=table.cache_share,
         host_bytes=hosts,
+        file_bytes=files,
         blocks=[] if plan.is_replicated else blocks,
         exchange_bytes=costs.estimate_traffic(plan),
     )
@@ -224,8 +232,9 @@ def _report_ranks(
     weights, states, table_buffers, hosts = ([0] * world_size for _ in range(4))
     for table in tables:
         for index, rank in enumerate(table.ranks):
-            weights[rank] += table.weight_bytes[index]
-            states[rank] += table.optimizer_bytes[index]
+            if not table.file_bytes[index]:
+                weights[rank] += table.weight_bytes[index]
+                states[rank] += table.optimizer_bytes[index]
             table_buffers[rank] += table.buffer_bytes[index]
             hosts[rank] += table.host_bytes[index]
     split_bytes = sum(

@@ -300,6 +300,11 @@ class PlanRequest:
     """Whether an average of the weights is kept beside them."""
     num_batches: int = 2
     """Batches whose ids a rank holds at the same time: the present one, and batches read ahead."""
+    may_lie_in_files: bool = False
+    """Whether tables might lie in files, as far as the rest of the job goes."""
+    resident_bytes: int | None = None
+    """Most bytes of memory that the tables of a node take if they lie in files; None: they lie in memory, as copies
+    always do."""
 
     @property
     def share_size(self) -> float:
@@ -310,6 +315,11 @@ class PlanRequest:
     def is_exchanged(self) -> bool:
         """Whether pooled embeddings travel between ranks: not if all ranks read one memory."""
         return self.transport != "memory" and self.topology.world_size > 1
+
+    @property
+    def is_in_files(self) -> bool:
+        """Whether all tables but copies lie in files."""
+        return self.resident_bytes is not None
 
     @property
     def exchange_bytes(self) -> int:

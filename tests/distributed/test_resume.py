@@ -74,6 +74,8 @@ DECENTRALISED = replace(
     ADAGRAD, dense_optimizer="momentum", dense_averaging=DenseAveragingConfig(method="dmsgd", graph="ring")
 )
 
+IN_FILES = replace(ACCUMULATED, resident_memory=2**24)
+
 
 def draw_setting_batches(setting: TrainingSetting, number: int):
     batches = draw_batches(number, setting.global_size, [rows for _, rows in setting.table_rows])
@@ -103,6 +105,7 @@ def draw_setting_batches(setting: TrainingSetting, number: int):
         LOCAL,
         ELASTIC,
         DECENTRALISED,
+        IN_FILES,
     ],
     ids=[
         "adagrad and adam",
@@ -125,6 +128,7 @@ def draw_setting_batches(setting: TrainingSetting, number: int):
         "local_sgd",
         "easgd",
         "dmsgd",
+        "tables in files",
     ],
 )
 @pytest.mark.parametrize(
@@ -224,3 +228,18 @@ def test_a_run_whose_every_step_was_dropped_continues(rank_pools: RankPools, tmp
     (resumed, _) = pool.run(train_up_to, tmp_path / "resumed", setting, batches, 3)
     assert resumed.started_at == 1
     assert resumed.losses == straight.losses[1:]
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_tables_continue_in_files_from_memory_and_in_memory_from_files(
+    rank_pools: RankPools, tmp_path: Path, world_size: int
+):
+    batches, pool = draw_setting_batches(ACCUMULATED, 9), rank_pools.of(world_size)
+    straight: list[PartialRun] = pool.run(train_up_to, tmp_path / "straight", ACCUMULATED, batches, 9)
+    for setting, up_to in ((ACCUMULATED, 3), (IN_FILES, 6)):
+        pool.run(train_up_to, tmp_path / "moved", setting, batches, up_to)
+    moved: list[PartialRun] = pool.run(train_up_to, tmp_path / "moved", ACCUMULATED, batches, 9)
+    for whole, last in zip(straight, moved, strict=True):
+        assert last.losses == whole.losses[6:]
+        for name, tensor in whole.shards.items():
+            assert torch.equal(last.shards[name], tensor), name

@@ -1,7 +1,9 @@
 """Functions that ranks run: build a small model, train it on batches, and return the trained model."""
 
 import math
+import tempfile
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -68,6 +70,8 @@ class TrainingSetting:
     initial_accumulator: float = 0.0
     label_smoothing: float = 0.0
     cuda_graphs: str = "auto"
+    resident_memory: int | None = None
+    """Bytes of the tables that stay in memory; None for all."""
 
     def resolve_job(self, world_size: int) -> ResolvedJob:
         further = [{"name": t.label, "kind": t.kind} for t in self.model.tasks or () if t.label is not None]
@@ -88,7 +92,12 @@ class TrainingSetting:
                 "count_exponent": self.count_exponent,
                 "initial_accumulator": self.initial_accumulator,
             },
-            "sharding": {"plan": self.plan, "exchange_dtype": self.exchange_dtype, "transport": self.transport},
+            "sharding": {
+                "plan": self.plan,
+                "exchange_dtype": self.exchange_dtype,
+                "transport": self.transport,
+                "resident_memory": self.resident_memory,
+            },
             "augmentation": self.augmentation and self.augmentation.model_dump(),
             "moments": self.moments and self.moments.model_dump(),
             "variance_reduction": self.variance_reduction and self.variance_reduction.model_dump(),
@@ -124,7 +133,8 @@ class TrainingSetting:
         resolved, plan = self.resolve_job(ranks.world_size), self.make_plan(ranks.world_size)
         # A data set of one batch.
         rows = TrainRows(self.global_size, self.mean_weight, num_windows)
-        return build_parts(resolved, self.schema, plan, ranks, rows, **changes)
+        directory = Path(tempfile.gettempdir())
+        return build_parts(resolved, self.schema, plan, ranks, rows, directory=directory, **changes)
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,8 @@ def test_plans_may_change_from_one_attempt_to_the_next():
     sharding = {
         "plan": "row_wise",
         "tables": [{"pattern": "C1", "type": "data_parallel"}],
-        "transport": "network",
+        "transport": "memory",
+        "resident_memory": "1GiB",
         "topology": {"flops": 1e9},
     }
     assert make_identity(parse_job({**SYNTHETIC, "sharding": sharding})) == make_identity(parse_job(SYNTHETIC))
@@ -166,3 +167,25 @@ def test_of_many_columns_few_are_listed():
     schema = {"categorical": [{"name": "u{}", "count": 1000}]}
     found = faults_of(**parquet(schema, {"columns": {"w": {"hash_size": 50}}}))["data.vocabulary.columns"]
     assert found.endswith("(valid: a name or a pattern that matches one of u0, u1, u10, u100, u101, … (1,000 in all))")
+
+
+@pytest.mark.parametrize(
+    ("document", "field"),
+    [
+        ({"resources": {"gpus_per_worker": 1}}, "resources.gpus_per_worker"),
+        ({"resources": {"nodes": 2}}, "resources.nodes"),
+        ({"resources": {"nodes": {"min": 1, "max": 2}}}, "resources.nodes"),
+        ({"sharding": {"transport": "network"}}, "sharding.transport"),
+        ({"averaging": {}}, "averaging"),
+        ({"run": {"blend": "logistic"}}, "run.blend"),
+        ({"run": {"recalibrate": "platt"}}, "run.recalibrate"),
+        ({"run": {"sharpness": {}}}, "run.sharpness"),
+        ({"run": {"deltas": True}}, "run.deltas"),
+        ({"sharding": {"resident_memory": "8GiB"}}, "sharding.resident_memory"),
+    ],
+)
+def test_what_needs_all_tables_in_memory_is_refused_with_tables_in_files(document: dict[str, Any], field: str):
+    sharding = {"resident_memory": "1GiB", **document.pop("sharding", {})}
+    message = faults_of(sharding=sharding, **document)[field]
+    assert "valid: " in message
+    assert "null" in message

@@ -22,8 +22,10 @@ def test_what_is_written_to_the_tensors_is_what_safetensors_reads(
     path = tmp_path_factory.mktemp("weights") / "model.safetensors"
     generator = torch.Generator().manual_seed(seed)
     expected = {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
-    for name, tensor in map_new_weights(path, shapes).items():
+    weights = map_new_weights(path, shapes)
+    for name, tensor in weights.tensors.items():
         tensor.copy_(expected[name])
+        weights.release()
     found = load_file(path)
     assert found.keys() == expected.keys()
     for name, tensor in expected.items():

@@ -77,6 +77,8 @@ def as_proposed(request: PlanRequest, proposal: str) -> PlanRequest:
                 request = replace(request, exchange_dtype=value)
             case "batch.global_size":
                 request = replace(request, global_size=value)
+            case "sharding.resident_memory":
+                request = replace(request, resident_bytes=int(BYTES.validate_python(value)))
             case "batch.chunk_size":
                 request = with_chunk(request, value)
             case _:
@@ -340,3 +342,18 @@ def test_a_table_that_is_too_large_for_its_cache_too_is_told_with_it():
     # 0.2 x 20,000,000 rows of 256 bytes and 16 more, and 4 for each of all rows.
     assert "table large (5.12 GB, 1.17 GB with 20 % of it cached, whole on one rank)" in error.message
     assert_all_do(request, error)
+
+
+def test_tables_in_files_are_named_where_memory_is_too_small_for_all_of_them():
+    request = make_request(
+        make_tables([1_000_000] * 16, 64),
+        make_topology(1, 2, memory_bytes=2**30),
+        transport="memory",
+        may_lie_in_files=True,
+    )
+    error = refusal_of(request)
+    proposal = next(setting for setting in error.valid if "resident_memory" in setting)
+    # 16 tables of a million rows with 65 numbers of 4 bytes each.
+    assert proposal.startswith('sharding.resident_memory = "512MiB" (tables in files: 4.16 GB of disk')
+    assert_all_do(request, error)
+    assert not any("resident_memory" in other for other in refusal_of(replace(request, may_lie_in_files=False)).valid)

@@ -263,3 +263,12 @@ def test_a_training_without_a_plan_names_the_field():
     with pytest.raises(DataError) as caught:
         plan_tables(resolve(JobConfig.model_validate(document)), schema)
     assert caught.value.field == "sharding.tables.0.pattern"
+
+
+def test_tables_in_files_are_proposed_to_documents_that_may_have_them():
+    memory = {"resources": {"memory": "1GiB"}}
+    recalibrated = {"recalibrate": "platt", "validation_fraction": 0.1}
+    assert request_for(**memory).may_lie_in_files
+    for section in ({"averaging": {}}, {"run": recalibrated}, {"sharding": {"transport": "torchrec"}}):
+        assert not request_for(**memory, **section).may_lie_in_files
+    assert request_for(**memory, sharding={"resident_memory": "64MiB"}).resident_bytes == 2**26

@@ -8,7 +8,7 @@ import torch
 
 from sharding.comm.process_groups import Ranks
 from sharding.comm.step_vote import DEFAULT_VOTE, all_reduce_votes
-from sharding.embedding import ShardedTables, TableOptimizer
+from sharding.embedding import MappedFiles, ShardedTables, TableOptimizer
 from sharding.embedding.count_rule import CountRule
 from sharding.embedding.make_transport import TransportName
 from sharding.planner import ExchangeType, Plan
@@ -38,6 +38,7 @@ class TableLayout:
     count_rule: CountRule = field(default_factory=CountRule)
     initial_state: float = 0.0
     scale: float = SCALE
+    mapped: MappedFiles | None = None
 
     def make_tables(self, ranks: Ranks) -> ShardedTables:
         return ShardedTables(
@@ -49,6 +50,7 @@ class TableLayout:
             chunk_size=CHUNK_SIZE,
             pooling=self.pooling,
             transport=self.transport,
+            mapped=self.mapped,
         )
 
 

@@ -67,13 +67,17 @@ def draw_requests(draw: st.DrawFn) -> PlanRequest:
     types: list[ShardingType | Literal["auto"]]
     types = [kind for kind in TYPES if optimizer != "rowwise_adagrad" or kind not in COLUMN_TYPES]
     is_one_memory = topology.num_nodes == 1 and topology.device == "cpu"
+    transport = draw(st.sampled_from(["memory", "network"])) if is_one_memory else "network"
+    in_files = transport == "memory" and draw(st.booleans())
     return make_request(
         tables,
         topology,
         global_size=draw(st.sampled_from([64, 32_768])),
         optimizer=optimizer,
         exchange_dtype=draw(st.sampled_from(get_args(ExchangeType))),
-        transport=draw(st.sampled_from(["memory", "network"])) if is_one_memory else "network",
+        transport=transport,
         plan=draw(st.sampled_from(types)),
         rules=(Rule("t1*", draw(st.sampled_from(types))),) if len(tables) > 1 else (),
+        may_lie_in_files=in_files,
+        resident_bytes=draw(st.sampled_from([2**24, 2**28, 2**40])) if in_files and draw(st.booleans()) else None,
     )
