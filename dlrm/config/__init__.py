@@ -3,6 +3,7 @@
 # pyright: reportUnusedImport=false
 
 from dlrm.config.augmentation import AugmentationConfig
+from dlrm.config.attention import AttentionConfig
 from dlrm.config.autowu import AutoWarmupConfig
 from dlrm.config.batch import MAX_BATCH, BatchConfig, BatchGrowth, shorten_sizes
 from dlrm.config.continuation import make_cooldown_job, make_retraining

@@ -11,6 +11,7 @@ from sharding.comm.step_vote import DEFAULT_VOTE, all_reduce_votes
 from sharding.embedding import ShardedTables, TableOptimizer
 from sharding.embedding.count_rule import CountRule
 from sharding.embedding.make_transport import TransportName
+from sharding.jagged import SequenceShape
 from sharding.planner import ExchangeType, Plan
 from tests.sharding.embedding.table_batches import DIM, GLOBAL_SIZE, LEARNING_RATE, ROWS, TableBatch
 from tests.sharding.embedding.transport_kinds import use_transport
@@ -38,6 +39,7 @@ class TableLayout:
     count_rule: CountRule = field(default_factory=CountRule)
     initial_state: float = 0.0
     scale: float = SCALE
+    sequences: tuple[SequenceShape, ...] = ()
 
     def make_tables(self, ranks: Ranks) -> ShardedTables:
         return ShardedTables(
@@ -49,6 +51,7 @@ class TableLayout:
             chunk_size=CHUNK_SIZE,
             pooling=self.pooling,
             transport=self.transport,
+            sequences=self.sequences,
         )
 
 

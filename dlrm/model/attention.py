@@ -1,0 +1,162 @@
+"""Attention over a sequence: one vector of its positions and its target, for each kind that a job's document names."""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from dlrm.config import AttentionConfig
+from dlrm.model.mlp import Linear, Perceptron, draw_weight
+from dlrm.model.norm import LayerNorm, Offsets
+
+
+class Attention(nn.Module):
+    """The base of the kinds of attention, over L positions of which the last ones hold the ids of a sequence.
+
+    Every parameter belongs to a `Linear`, a `LayerNorm` or `Offsets` that is called once, with samples first, so that
+    exact moments cover it.
+    """
+
+    def forward(self, target: torch.Tensor, positions: torch.Tensor, is_present: torch.Tensor) -> torch.Tensor:
+        """Map the target [c, D], positions [c, L, D] and which of them hold an id [c, L] to one vector [c, D]."""
+        raise NotImplementedError
+
+
+class TargetAttention(Attention):
+    """The local activation unit of DIN (Zhou et al. 2018, arXiv 1706.06978, eq. 3): sum_j a(e_j, t) e_j.
+
+    t is the target, e_j a position, and a an MLP of concat(e_j, t, e_j - t, e_j * t) with one output. Weights are not
+    normalised, as in the paper, so that their sum says how strong an interest is. It has the elementwise product where
+    the paper's figure has the outer one, as the authors' code does, and ReLU for Dice.
+    """
+
+    def __init__(self, config: AttentionConfig, dim: int, _: int, generator: torch.Generator) -> None:
+        """Draw the weights. dim: D."""
+        super().__init__()
+        assert config.hidden is not None, "the kind has it"
+        self.unit = Perceptron(4 * dim, [*config.hidden, 1], is_last_activated=False, generator=generator)
+
+    def forward(self, target: torch.Tensor, positions: torch.Tensor, is_present: torch.Tensor) -> torch.Tensor:
+        targets = target.unsqueeze(1).expand_as(positions)
+        pairs = torch.cat([positions, targets, positions - targets, positions * targets], dim=2)  # [c, L, 4 D]
+        weights = self.unit(pairs).squeeze(2) * is_present  # [c, L]
+        return torch.bmm(weights.unsqueeze(1), positions.to(weights.dtype)).squeeze(1)
+
+
+class SelfAttention(Attention):
+    """Consecutive layers over the positions, with a trained vector added to each, and over the target after them.
+
+    The result is what the last layer makes of the target, for which alone it is computed.
+    """
+
+    def __init__(self, config: AttentionConfig, dim: int, length: int, generator: torch.Generator) -> None:
+        """Draw the weights. dim: D. length: L."""
+        super().__init__()
+        assert config.num_layers is not None, "the kind has them"
+        make = TransformerLayer if config.kind == "transformer" else PointwiseLayer
+        self.places = Offsets(length * dim)
+        self.layers = nn.ModuleList(make(config, dim, length + 1, generator) for _ in range(config.num_layers))
+
+    def forward(self, target: torch.Tensor, positions: torch.Tensor, is_present: torch.Tensor) -> torch.Tensor:
+        placed = self.places(positions.flatten(1)).view_as(positions)
+        rows = torch.cat([placed, target.unsqueeze(1)], dim=1)  # [c, L + 1, D]
+        is_key = F.pad(is_present, (0, 1), value=True)  # [c, L + 1]
+        *earlier, last = self.layers
+        for layer in earlier:
+            rows = layer(rows, rows, is_key)
+        return last(rows[:, -1:], rows, is_key).squeeze(1)
+
+
+class TransformerLayer(nn.Module):
+    """A layer of BST (Chen et al. 2019, arXiv 1905.06874, eq. 2 to 5), without dropout and with ReLU.
+
+        s = LN(x + concat_h(softmax(Q_h K_h^T / sqrt(d)) V_h) W_O),   y = LN(s + W_2 ReLU(W_1 s + b_1) + b_2)
+
+    Q, K and V are linear maps of the rows x, cut into heads of d elements. Rows attend to those before and after them.
+    """
+
+    def __init__(self, config: AttentionConfig, dim: int, _: int, generator: torch.Generator) -> None:
+        """Draw the weights. dim: D."""
+        super().__init__()
+        assert config.num_heads is not None, "the kind has them"
+        assert config.hidden is not None, "the kind has it"
+        self.num_heads = config.num_heads
+        self.query, self.key, self.value, self.mix = (_make_linear(dim, dim, generator) for _ in range(4))
+        self.norm = LayerNorm(dim)
+        self.mlp = Perceptron(dim, [*config.hidden, dim], is_last_activated=False, generator=generator)
+        self.last_norm = LayerNorm(dim)
+
+    def forward(self, queries: torch.Tensor, rows: torch.Tensor, is_key: torch.Tensor) -> torch.Tensor:
+        """Map the rows that are wanted [c, q, D], all rows [c, n, D] and those that count [c, n] to [c, q, D]."""
+        q, k, v = (_cut_heads(x, self.num_heads) for x in (self.query(queries), self.key(rows), self.value(rows)))
+        scores = q @ k.transpose(2, 3) / math.sqrt(q.shape[3])  # [c, h, q, n]
+        weights = scores.masked_fill(~is_key[:, None, None], -torch.inf).softmax(dim=3)
+        attended = self.norm(queries + self.mix(_join_heads(weights.to(v.dtype) @ v)))
+        return self.last_norm(attended + self.mlp(attended))
+
+
+class PointwiseLayer(nn.Module):
+    """A layer of HSTU (Zhai et al. 2024, arXiv 2402.17152, eq. 1 to 3), with heads h:
+
+        U, V, Q, K = SiLU(W_1 x + b_1),   y = x + W_2 (LN(concat_h(SiLU(Q_h K_h^T) / n V_h)) * U) + b_2
+
+    Rows attend to themselves and to those before them, and n is the number of all rows, as in the authors' code.
+    Places are told by the vectors that `SelfAttention` adds, where the paper also has biases by distance and time.
+    """
+
+    is_before: torch.Tensor
+    """[n, n], whether the second row is not after the first."""
+
+    def __init__(self, config: AttentionConfig, dim: int, num_rows: int, generator: torch.Generator) -> None:
+        """Draw the weights. dim: D. num_rows: n."""
+        super().__init__()
+        assert config.num_heads is not None, "the kind has them"
+        self.num_heads, self.num_rows = config.num_heads, num_rows
+        self.of_queries = Linear(dim, 2 * dim)
+        self.of_rows = Linear(dim, 2 * dim)
+        self.norm = LayerNorm(dim)
+        self.mix = Linear(dim, dim)
+        for layer in (self.of_queries, self.of_rows, self.mix):
+            draw_weight(layer, generator)
+            nn.init.zeros_(layer.bias)
+        self.register_buffer("is_before", torch.ones(num_rows, num_rows, dtype=torch.bool).tril(), persistent=False)
+
+    def forward(self, queries: torch.Tensor, rows: torch.Tensor, is_key: torch.Tensor) -> torch.Tensor:
+        """Map the last q rows [c, q, D], all rows [c, n, D] and those that count [c, n] to [c, q, D]."""
+        gate, q = F.silu(self.of_queries(queries)).chunk(2, dim=2)
+        k, v = F.silu(self.of_rows(rows)).chunk(2, dim=2)
+        q, k, v = (_cut_heads(x, self.num_heads) for x in (q, k, v))
+        is_read = is_key.unsqueeze(1) & self.is_before[-queries.shape[1] :]  # [c, q, n]
+        weights = F.silu(q @ k.transpose(2, 3)) * is_read.unsqueeze(1) / self.num_rows  # [c, h, q, n]
+        normalized = self.norm(_join_heads(weights.to(v.dtype) @ v))
+        return queries + self.mix(normalized * gate)
+
+
+def make_attention(config: AttentionConfig, dim: int, length: int, generator: torch.Generator) -> Attention:
+    """Make the attention over sequences of up to L = `length` ids with embeddings of D = `dim` elements."""
+    return _KINDS[config.kind](config, dim, length, generator)
+
+
+_KINDS: dict[str, Callable[[AttentionConfig, int, int, torch.Generator], Attention]] = {
+    "din": TargetAttention,
+    "transformer": SelfAttention,
+    "hstu": SelfAttention,
+}
+
+
+def _make_linear(num_inputs: int, num_outputs: int, generator: torch.Generator) -> Linear:
+    layer = Linear(num_inputs, num_outputs, bias=False)
+    draw_weight(layer, generator)
+    return layer
+
+
+def _cut_heads(rows: torch.Tensor, num_heads: int) -> torch.Tensor:
+    """View rows [c, n, D] as heads [c, h, n, D / h]."""
+    return rows.unflatten(2, (num_heads, -1)).transpose(1, 2)
+
+
+def _join_heads(heads: torch.Tensor) -> torch.Tensor:
+    """Join heads [c, h, n, D / h] to rows [c, n, D]."""
+    return heads.transpose(1, 2).flatten(2)
