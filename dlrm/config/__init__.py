@@ -2,8 +2,8 @@
 
 # pyright: reportUnusedImport=false
 
+from dlrm.config.attention import NOT_PRECONDITIONED, AttentionConfig
 from dlrm.config.augmentation import AugmentationConfig
-from dlrm.config.attention import AttentionConfig
 from dlrm.config.autowu import AutoWarmupConfig
 from dlrm.config.batch import MAX_BATCH, BatchConfig, BatchGrowth, shorten_sizes
 from dlrm.config.continuation import make_cooldown_job, make_retraining

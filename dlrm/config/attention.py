@@ -8,6 +8,8 @@ from dlrm.config.base import Config, fill_defaults
 from dlrm.config.errors import invalid
 from dlrm.config.tasks import Width
 
+NOT_PRECONDITIONED = "has factors of linear layers over one row of a sample, and attention is over many"
+"""Fault of a preconditioner, for messages."""
 AttentionKind = Literal["din", "transformer", "hstu"]
 
 _SETTINGS: dict[str, dict[str, Any]] = {
@@ -15,11 +17,11 @@ _SETTINGS: dict[str, dict[str, Any]] = {
     "transformer": {"num_layers": 1, "num_heads": 2, "hidden": [256]},
     "hstu": {"num_layers": 1, "num_heads": 2},
 }
-"""Fields that only some kinds have, with their defaults; for din those of the authors' code."""
+"""Fields that only some kinds have, with their defaults; the authors' code has the same widths for din."""
 
 
 class AttentionConfig(Config):
-    """The part of a model that makes one vector of a sequence and its target, which then interacts as others do.
+    """The part of a model that makes one vector of a sequence and its target; it interacts as other vectors do.
 
     A field of the chosen kind that is left out or null gets its default; a field that the kind does not have is null.
     """

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import Field, StringConstraints, model_validator
 
+from dlrm.config.attention import NOT_PRECONDITIONED
 from dlrm.config.augmentation import AugmentationConfig
 from dlrm.config.base import FALSE_IS_NULL, MAX_SECONDS, Config
 from dlrm.config.batch import MAX_BATCH, BatchConfig, BatchSpec
@@ -231,6 +232,8 @@ class JobSpec(Config):
             message = f"has factors of linear layers, and {self.model.architecture} has layer normalization too"
             others = ", ".join(name for name in SETTINGS if name not in NORMALIZED)
             raise invalid("preconditioner", message, f"null, or model.architecture {others}")
+        if self.preconditioner is not None and self.data.is_raw and self.data.raw_schema.target_numbers:
+            raise invalid("preconditioner", NOT_PRECONDITIONED, "null, or data.schema without sequences")
         return self
 
     @model_validator(mode="after")

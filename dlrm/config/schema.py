@@ -83,7 +83,7 @@ class CategoricalColumn(Config):
     """Whether a row holds a list of values, whose embeddings are pooled. An empty list adds nothing, a missing list is
     the missing value."""
     sequence: SequenceConfig | None = None
-    """Settings of a list whose order counts, which needs multi_hot; null: a list is a bag, whose embeddings are
+    """Settings of lists whose order counts; they need multi_hot. null: a list is a bag, and its embeddings are
     pooled."""
     separator: str = Field(default="|", min_length=1, max_length=1)
     """Character between the values of one list, in CSV."""
@@ -272,7 +272,6 @@ class SchemaConfig(Config):
             if column.element is not None and column.element >= lengths[column.name]:
                 fault = f"{column.name!r} has element {column.element}, but not all before it"
                 raise invalid("dense", fault, "every element of a list, as length = 64 gives 0 to 63")
-
 
     def _check_sequences(self) -> None:
         targets = {column.feature: column for column in self.categorical if column.has_ids and not column.multi_hot}

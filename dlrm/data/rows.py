@@ -40,7 +40,7 @@ class DataSchema:
 
     @property
     def tables(self) -> tuple[Feature, ...]:
-        """Features that have a table, which are the first ones."""
+        """Features that have a table: all but the sequences."""
         return tuple(feature for feature in self.features if feature.sequence is None)
 
     @property

@@ -13,7 +13,7 @@ from dlrm.model.norm import LayerNorm, Offsets
 
 
 class Attention(nn.Module):
-    """The base of the kinds of attention, over L positions of which the last ones hold the ids of a sequence.
+    """The base of the kinds of attention over L positions; the last ones of these hold the ids of a sequence.
 
     Every parameter belongs to a `Linear`, a `LayerNorm` or `Offsets` that is called once, with samples first, so that
     exact moments cover it.
@@ -89,7 +89,7 @@ class TransformerLayer(nn.Module):
         self.last_norm = LayerNorm(dim)
 
     def forward(self, queries: torch.Tensor, rows: torch.Tensor, is_key: torch.Tensor) -> torch.Tensor:
-        """Map the rows that are wanted [c, q, D], all rows [c, n, D] and those that count [c, n] to [c, q, D]."""
+        """Map the wanted rows [c, q, D] to as many. rows: [c, n, D], all of them. is_key: [c, n], which ones count."""
         q, k, v = (_cut_heads(x, self.num_heads) for x in (self.query(queries), self.key(rows), self.value(rows)))
         scores = q @ k.transpose(2, 3) / math.sqrt(q.shape[3])  # [c, h, q, n]
         weights = scores.masked_fill(~is_key[:, None, None], -torch.inf).softmax(dim=3)
@@ -103,7 +103,7 @@ class PointwiseLayer(nn.Module):
         U, V, Q, K = SiLU(W_1 x + b_1),   y = x + W_2 (LN(concat_h(SiLU(Q_h K_h^T) / n V_h)) * U) + b_2
 
     Rows attend to themselves and to those before them, and n is the number of all rows, as in the authors' code.
-    Places are told by the vectors that `SelfAttention` adds, where the paper also has biases by distance and time.
+    The vectors that `SelfAttention` adds stand for places; the paper also has biases by distance and time.
     """
 
     is_before: torch.Tensor
@@ -124,7 +124,7 @@ class PointwiseLayer(nn.Module):
         self.register_buffer("is_before", torch.ones(num_rows, num_rows, dtype=torch.bool).tril(), persistent=False)
 
     def forward(self, queries: torch.Tensor, rows: torch.Tensor, is_key: torch.Tensor) -> torch.Tensor:
-        """Map the last q rows [c, q, D], all rows [c, n, D] and those that count [c, n] to [c, q, D]."""
+        """Map the last q rows [c, q, D] to as many. rows: [c, n, D], all of them. is_key: [c, n], which ones count."""
         gate, q = F.silu(self.of_queries(queries)).chunk(2, dim=2)
         k, v = F.silu(self.of_rows(rows)).chunk(2, dim=2)
         q, k, v = (_cut_heads(x, self.num_heads) for x in (q, k, v))

@@ -30,7 +30,7 @@ class Sequences(nn.Module):
         )
 
     def forward(self, pooled: torch.Tensor) -> torch.Tensor:
-        """Map embeddings [c, T + sum of L, D] to vectors [c, T + S, D], those of the sequences last."""
+        """Map embeddings [c, T + sum of L, D] to vectors [c, T + S, D], the sequences last."""
         of_tables, *of_sequences = pooled.split([self.num_tables, *(shape.max_length for shape in self.shapes)], dim=1)
         vectors = [
             attention(of_tables[:, shape.target], positions, positions.detach().ne(0).any(dim=2))

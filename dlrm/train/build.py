@@ -1,7 +1,7 @@
 """Builds what a job trains: the plan of its tables, the model, the optimizers, the step."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import get_args
 
@@ -9,7 +9,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from dlrm.checkpoint.state import TrainingState
-from dlrm.config import JobConfig, JobSpec, ResolvedJob, compute_full_rows
+from dlrm.config import NOT_PRECONDITIONED, JobConfig, JobSpec, ResolvedJob, compute_full_rows
 from dlrm.data.errors import DataError
 from dlrm.data.rows import DataSchema
 from dlrm.dense_sync import DenseAveraging, make_dense_sync
@@ -35,6 +35,7 @@ from sharding.comm.gradient_buffer import GradientBuffer
 from sharding.comm.process_groups import Ranks
 from sharding.embedding import ShardedTables, TableOptimizer, TransportError, TransportName
 from sharding.embedding.count_rule import CountRule
+from sharding.jagged import SequenceShape
 from sharding.planner import Plan, PlanError
 from sharding.planner.report import PlanReport, make_plan_report
 
@@ -95,9 +96,12 @@ class PlannedTables:
 
 def plan_tables(resolved: ResolvedJob, schema: DataSchema) -> PlannedTables:
     """Plan one table for each feature, by what is measured on this machine. Raises DataError."""
+    if schema.sequences and resolved.job.preconditioner is not None:
+        raise DataError(NOT_PRECONDITIONED, field="preconditioner", valid="null, or data without sequences")
     try:
         tables = make_tables(schema.features, resolved.job.model.embedding_dim)
-        request, plan = make_checked_plan(resolved, tables, schema.num_dense, describe_machine(resolved.job))
+        here = describe_machine(resolved.job)
+        request, plan = make_checked_plan(resolved, tables, schema.num_dense, here, schema.sequences)
     except PlanError as error:
         raise DataError(error.message, field=error.field or "sharding", valid="; ".join(error.valid)) from None
     if dict(request.topology.sources)["memory_bytes"] == "default":
@@ -134,8 +138,9 @@ def build_parts(
     it. tell_fallback: called with the reason if chunks cannot be recorded.
     """
     job = resolved.job
-    model = make_dense_part(job.model, schema.num_dense, len(schema.features), job.run.seed).to(ranks.device)
-    tables = _make_tables(resolved, plan, ranks)
+    num_tables, sequences = len(schema.tables), schema.sequences
+    model = make_dense_part(job.model, schema.num_dense, num_tables, job.run.seed, sequences).to(ranks.device)
+    tables = _make_tables(resolved, plan, sequences, ranks)
     optimizer = make_dense_optimizer(job.dense_optimizer, model.named_parameters())
     has_halves = rows.num_windows > 1
     gradients = _make_gradients(job, model, tables, ranks, has_halves=has_halves)
@@ -150,7 +155,8 @@ def build_parts(
         recorder = CudaRecorder()
     if recorder is not None:
         dim, num_tasks = job.model.embedding_dim, job.model.num_tasks
-        shape = ChunkShape(resolved.chunk_size, schema.num_dense, len(schema.features), dim, num_tasks)
+        num_embeddings = num_tables + sum(shape.max_length for shape in sequences)
+        shape = ChunkShape(resolved.chunk_size, schema.num_dense, num_embeddings, dim, num_tasks)
         is_compiled = _is_compiled(job, rows)
         run_chunk = GraphedChunk(
             eager,
@@ -207,7 +213,7 @@ def make_estimator(
     return ExactMoments(config, model, gradients, is_bf16=is_bf16, has_halves=has_halves)
 
 
-def _make_tables(resolved: ResolvedJob, plan: Plan, ranks: Ranks) -> ShardedTables:
+def _make_tables(resolved: ResolvedJob, plan: Plan, sequences: Sequence[SequenceShape], ranks: Ranks) -> ShardedTables:
     """Make the tables. Raises DataError if the transport that the job asks for does not work here."""
     job, config = resolved.job, resolved.job.table_optimizer
     rule = CountRule(**config.count_rule)
@@ -222,6 +228,7 @@ def _make_tables(resolved: ResolvedJob, plan: Plan, ranks: Ranks) -> ShardedTabl
             chunk_size=resolved.chunk_size,
             pooling=job.model.pooling,
             transport=job.sharding.transport,
+            sequences=sequences,
         )
     except TransportError as error:
         others = [name for name in ("auto", *get_args(TransportName)) if name != job.sharding.transport]

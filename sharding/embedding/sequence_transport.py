@@ -1,7 +1,7 @@
 """The transport of a table that sequences read: each id has an embedding of its own, and none is padded.
 
-To a transport beneath, which holds this one table, each id is a sample of one id. So its lookups, exchanges and updates
-are those of any table, and nothing is padded to the longest sequence but the chunk [c, F, D] that the dense part reads.
+To a transport beneath, which holds this one table, each id is a sample of one id. So the table is looked up, exchanged
+and updated as any other, and only the chunk [c, F, D] that the dense part reads is padded to the longest sequence.
 The alternative, a feature for each of L positions, needs no code in this place: but then L lengths, L pooled embeddings
 and L gradients of every sample of a share would exist and travel, whatever its length.
 
@@ -97,7 +97,7 @@ class SequenceInputDist:
 
 
 class SequenceTransport:
-    """The table that a target and its sequences read, on a transport beneath that holds it alone."""
+    """The table of a target and its sequences, on a transport beneath that holds it alone."""
 
     def __init__(
         self, beneath: Transport, table: int, readers: Sequence[Reader], num_columns: int, ranks: Ranks
@@ -136,7 +136,7 @@ class SequenceTransport:
 
 
 class _SequenceShare:
-    """Embeddings of a share's ids, which are placed among those of a chunk when it is read."""
+    """Embeddings of a share's ids; reading a chunk puts them in their places there."""
 
     def __init__(self, beneath: PooledShare, handle: SequenceInputDist, columns: list[slice]) -> None:
         self._beneath, self._places, self._columns = beneath, handle.places, columns
@@ -184,7 +184,7 @@ class PartTransport:
     """Some tables of a plan, on a transport beneath that holds them alone, numbered from 0."""
 
     def __init__(self, beneath: Transport, tables: Sequence[int]) -> None:
-        """Set which tables they are. tables: their numbers in the plan, which are those of their features."""
+        """Set which tables they are. tables: their numbers in the plan, and in the ids of a batch."""
         self._beneath, self._tables = beneath, list(tables)
 
     def list_shards(self) -> list[Shard]:

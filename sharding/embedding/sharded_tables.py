@@ -43,7 +43,8 @@ class ShardedTables:
     """Embedding tables on all ranks, one feature a table. All ranks make the same calls in the same order.
 
     Further features may be sequences, whose ids are rows of these tables: they come after the features of the tables in
-    ids, and the L embeddings of each after the pooled embeddings in a chunk [c, F, D]. There may be no table: then nothing is exchanged, updated or saved.
+    ids, and the L embeddings of each after the pooled embeddings in a chunk [c, F, D]. There may be no table: then
+    nothing is exchanged, updated or saved.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class ShardedTables:
 
         chunk_size: c at most, samples that are read at a time. pooling: of the embeddings of a bag; means are taken on
         the rank of the sample, where the lengths are, so that they depend on neither plan nor kernel. sequences: shapes
-        of the features after those of the tables.
+        of further features, which have no tables of their own.
         """
         self._plan, self._optimizer, self._ranks, self._pooling = plan, optimizer, ranks, pooling
         self._seed = seed
@@ -199,8 +200,8 @@ class PooledBatch:
     ) -> None:
         """Keep what reading needs. full_rows: as for `lookup`. dtype: of the exchange.
 
-        lengths: [T, b] int32, where sums of the bags of T tables are made means. is_mean: whether they may be, in this batch or
-        another.
+        lengths: [T, b] int32, where sums of the bags of T tables are made means. is_mean: whether they may be, in this
+        batch or another.
         """
         self._shares, self._optimizer, self._full_rows = shares, optimizer, full_rows
         self._dtype, self._buffer, self._lengths = dtype, buffer, lengths

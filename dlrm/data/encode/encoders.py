@@ -194,7 +194,9 @@ class Encoders:
         for entry in saved.vocabularies:
             if isinstance(entry, _SharedRecord):
                 if entry.target >= len(vocabularies):
-                    raise ValueError(f"the vocabulary of a sequence is that of column {entry.target}, which comes later")
+                    raise ValueError(
+                        f"the vocabulary of a sequence is that of column {entry.target}, which comes later"
+                    )
                 vocabularies.append(vocabularies[entry.target])
                 continue
             if not isinstance(entry, _CountedRecord | _DynamicRecord):

@@ -92,7 +92,7 @@ def _check_fits(source: TrainedModel, resolved: ResolvedJob, dataset: Dataset) -
     if dataset.encoders is not None and dataset.directory is not None:
         check_extends(dataset.encoders, open_base(source.path), dataset.directory, describe_extension(resolved))
     model_rows = read_record(source).table_rows
-    sizes = {feature.name: feature.num_ids for feature in dataset.schema.features}
+    sizes = {feature.name: feature.num_ids for feature in dataset.schema.tables}
     for name in {**model_rows, **sizes}:
         _check_table(name, model_rows.get(name), sizes.get(name), source)
     return {name: (before, sizes[name]) for name, before in model_rows.items() if before != sizes[name]}

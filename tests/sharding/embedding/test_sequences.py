@@ -80,11 +80,11 @@ def step_reference(
         gradients[table][row] += share * batch.gradient[sample, column].double()
     for table, gradient, of_table in zip(weights, gradients, sums, strict=True):
         if layout.optimizer == "sgd":
-            table -= LEARNING_RATE * gradient
+            table.sub_(LEARNING_RATE * gradient)
             continue
         scaled = gradient * SCALE * batch.num_valid / GLOBAL_SIZE
-        of_table += scaled.square().mean(dim=1, keepdim=True)
-        table -= LEARNING_RATE * scaled / (of_table.sqrt() + EPS)
+        of_table.add_(scaled.square().mean(dim=1, keepdim=True))
+        table.sub_(LEARNING_RATE * scaled / (of_table.sqrt() + EPS))
     return embeddings
 
 

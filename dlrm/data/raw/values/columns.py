@@ -224,9 +224,7 @@ class _ColumnReader:
         found = self._encode_values(column, flat, np.repeat(np.arange(len(values)), lengths))
         if column.sequence is None:
             return CategoricalValues(found.codes, found.distinct, lengths)
-        self._count_odd_values(
-            "shortened", column.name, int(np.count_nonzero(lengths > column.sequence.max_length))
-        )
+        self._count_odd_values("shortened", column.name, int(np.count_nonzero(lengths > column.sequence.max_length)))
         codes, lengths = shorten_sequences(found.codes, lengths, column.sequence)
         return CategoricalValues(codes, found.distinct, lengths)
 
