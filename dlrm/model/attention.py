@@ -65,8 +65,8 @@ class SelfAttention(Attention):
         is_key = F.pad(is_present, (0, 1), value=True)  # [c, L + 1]
         *earlier, last = self.layers
         for layer in earlier:
-            rows = layer(rows, rows, is_key)
-        return last(rows[:, -1:], rows, is_key).squeeze(1)
+            rows = layer(rows, is_key, rows.shape[1])
+        return last(rows, is_key, 1).squeeze(1)
 
 
 class TransformerLayer(nn.Module):
@@ -88,8 +88,9 @@ class TransformerLayer(nn.Module):
         self.mlp = Perceptron(dim, [*config.hidden, dim], is_last_activated=False, generator=generator)
         self.last_norm = LayerNorm(dim)
 
-    def forward(self, queries: torch.Tensor, rows: torch.Tensor, is_key: torch.Tensor) -> torch.Tensor:
-        """Map the wanted rows [c, q, D] to as many. rows: [c, n, D], all of them. is_key: [c, n], which ones count."""
+    def forward(self, rows: torch.Tensor, is_key: torch.Tensor, num_queries: int) -> torch.Tensor:
+        """Map rows [c, n, D] to what the layer makes of the last q [c, q, D]. is_key: [c, n], which rows count."""
+        queries = rows[:, -num_queries:]
         q, k, v = (_cut_heads(x, self.num_heads) for x in (self.query(queries), self.key(rows), self.value(rows)))
         scores = q @ k.transpose(2, 3) / math.sqrt(q.shape[3])  # [c, h, q, n]
         weights = scores.masked_fill(~is_key[:, None, None], -torch.inf).softmax(dim=3)
@@ -100,10 +101,10 @@ class TransformerLayer(nn.Module):
 class PointwiseLayer(nn.Module):
     """A layer of HSTU (Zhai et al. 2024, arXiv 2402.17152, eq. 1 to 3), with heads h:
 
-        U, V, Q, K = SiLU(W_1 x + b_1),   y = x + W_2 (LN(concat_h(SiLU(Q_h K_h^T) / n V_h)) * U) + b_2
+        U, V, Q, K = SiLU(W_1 LN(x) + b_1),   y = x + W_2 (LN(concat_h(SiLU(Q_h K_h^T) / n V_h)) * U) + b_2
 
-    Rows attend to themselves and to those before them, and n is the number of all rows, as in the authors' code.
-    The vectors that `SelfAttention` adds stand for places; the paper also has biases by distance and time.
+    Rows attend to themselves and to those before them. As in the authors' code, x is normalised, without which the
+    product of three small embeddings would vanish, and n is the number of all rows. The vectors that `SelfAttention` adds stand for places; the paper also has biases by distance and time.
     """
 
     is_before: torch.Tensor
@@ -116,22 +117,23 @@ class PointwiseLayer(nn.Module):
         self.num_heads, self.num_rows = config.num_heads, num_rows
         self.of_queries = Linear(dim, 2 * dim)
         self.of_rows = Linear(dim, 2 * dim)
-        self.norm = LayerNorm(dim)
+        self.first_norm, self.norm = LayerNorm(dim), LayerNorm(dim)
         self.mix = Linear(dim, dim)
         for layer in (self.of_queries, self.of_rows, self.mix):
             draw_weight(layer, generator)
             nn.init.zeros_(layer.bias)
         self.register_buffer("is_before", torch.ones(num_rows, num_rows, dtype=torch.bool).tril(), persistent=False)
 
-    def forward(self, queries: torch.Tensor, rows: torch.Tensor, is_key: torch.Tensor) -> torch.Tensor:
-        """Map the last q rows [c, q, D] to as many. rows: [c, n, D], all of them. is_key: [c, n], which ones count."""
-        gate, q = F.silu(self.of_queries(queries)).chunk(2, dim=2)
-        k, v = F.silu(self.of_rows(rows)).chunk(2, dim=2)
+    def forward(self, rows: torch.Tensor, is_key: torch.Tensor, num_queries: int) -> torch.Tensor:
+        """Map rows [c, n, D] to what the layer makes of the last q [c, q, D]. is_key: [c, n], which rows count."""
+        x = self.first_norm(rows)
+        gate, q = F.silu(self.of_queries(x[:, -num_queries:])).chunk(2, dim=2)
+        k, v = F.silu(self.of_rows(x)).chunk(2, dim=2)
         q, k, v = (_cut_heads(x, self.num_heads) for x in (q, k, v))
-        is_read = is_key.unsqueeze(1) & self.is_before[-queries.shape[1] :]  # [c, q, n]
+        is_read = is_key.unsqueeze(1) & self.is_before[-num_queries:]  # [c, q, n]
         weights = F.silu(q @ k.transpose(2, 3)) * is_read.unsqueeze(1) / self.num_rows  # [c, h, q, n]
         normalized = self.norm(_join_heads(weights.to(v.dtype) @ v))
-        return queries + self.mix(normalized * gate)
+        return rows[:, -num_queries:] + self.mix(normalized * gate)
 
 
 def make_attention(config: AttentionConfig, dim: int, length: int, generator: torch.Generator) -> Attention:

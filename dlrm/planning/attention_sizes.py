@@ -74,11 +74,11 @@ def _add_hstu(config: AttentionConfig, dim: int, length: int, size: AttentionSiz
         num_queries = num_rows if number < config.num_layers - 1 else 1
         of_queries, of_rows = (LayerSize(dim, 2 * dim, num_rows=rows) for rows in (num_queries, num_rows))
         size.layers += [of_queries, of_rows, LayerSize(dim, dim, num_rows=num_queries)]
-        size.norms.append(NormSize(dim, num_queries))
+        size.norms += [NormSize(dim, num_rows), NormSize(dim, num_queries)]
         size.num_products += 2 * num_queries * num_rows * dim + num_queries * dim
-        # Both maps before and after their SiLU; weights before it and after it.
+        # Rows as they are normalised, and with gains; both maps before and after their SiLU; weights likewise.
         num_weights = config.num_heads * num_queries * num_rows
-        size.num_kept += 4 * num_rows * dim + 9 * num_queries * dim + 2 * num_weights
+        size.num_kept += 6 * num_rows * dim + 9 * num_queries * dim + 2 * num_weights
         size.num_in_backward = max(size.num_in_backward, num_weights + 3 * num_rows * dim)
 
 

@@ -28,6 +28,7 @@ from dlrm.train.build import Parts, TrainRows, build_parts
 from sharding.comm.process_groups import Ranks
 from sharding.embedding import ShardedTables
 from sharding.embedding.initial_weights import fill_uniform
+from sharding.jagged import SequenceShape
 from sharding.planner import Plan, Table
 from tests.distributed.reference import MODEL, NUM_DENSE, TABLE_ROWS, GlobalBatch, ReferenceModel
 from tests.rank_pool.pool import RankPools
@@ -68,6 +69,7 @@ class TrainingSetting:
     initial_accumulator: float = 0.0
     label_smoothing: float = 0.0
     cuda_graphs: str = "auto"
+    sequences: tuple[SequenceShape, ...] = ()
 
     def resolve_job(self, world_size: int) -> ResolvedJob:
         further = [{"name": t.label, "kind": t.kind} for t in self.model.tasks or () if t.label is not None]
@@ -108,7 +110,12 @@ class TrainingSetting:
 
     @property
     def schema(self) -> DataSchema:
-        return DataSchema(self.num_dense, tuple(Feature(name, rows) for name, rows in self.table_rows))
+        tables = [Feature(name, rows) for name, rows in self.table_rows]
+        sequences = [
+            Feature(f"s{number}", tables[shape.target].num_ids, True, sequence=shape)
+            for number, shape in enumerate(self.sequences)
+        ]
+        return DataSchema(self.num_dense, (*tables, *sequences))
 
     def cut_share(self, batch: GlobalBatch, ranks: Ranks) -> Batch:
         """Cut out this rank's rows, in the order that the estimator of moments expects."""
@@ -204,6 +211,7 @@ def run_reference(setting: TrainingSetting, batches: list[GlobalBatch]) -> tuple
         setting.mean_weight,
         setting.num_dense,
         setting.initial_accumulator,
+        setting.sequences,
     )
     return [reference.step(batch, setting.dense_rate, setting.table_rate) for batch in batches], reference
 
