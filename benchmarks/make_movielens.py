@@ -9,6 +9,7 @@ user's films of earlier seconds alone: a user rates many films in one visit, sev
 """
 
 import argparse
+import sys
 from itertools import groupby
 from pathlib import Path
 
@@ -42,7 +43,7 @@ def make_rows(data: Path) -> pl.DataFrame:
 
 
 def make_histories(ratings: pl.DataFrame) -> tuple[list[list[str]], list[list[str]]]:
-    """Make the films that the user of each rating liked before, and those that were not liked, oldest first."""
+    """Make the films before each rating of a user, oldest first: liked ones, and others."""
     histories: dict[tuple[str, bool], list[str]] = {}
     found: tuple[list[list[str]], list[list[str]]] = ([], [])
     for _, group in groupby(ratings.iter_rows(named=True), key=lambda row: row["timestamp"]):
@@ -63,14 +64,14 @@ def read(path: Path) -> pl.DataFrame:
 
 
 def main() -> None:
-    """Write the rows."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, help="directory ml-100k of the package")
     parser.add_argument("output", type=Path, help="Parquet file to write")
     arguments = parser.parse_args()
     rows = make_rows(arguments.data)
+    arguments.output.parent.mkdir(parents=True, exist_ok=True)
     rows.write_parquet(arguments.output)
-    print(f"{arguments.output}: {len(rows):,} rows, {rows['label'].mean():.3f} liked")
+    sys.stdout.write(f"{arguments.output}: {len(rows):,} rows, {rows['label'].mean():.3f} liked\n")
 
 
 if __name__ == "__main__":

@@ -103,8 +103,9 @@ class PointwiseLayer(nn.Module):
 
         U, V, Q, K = SiLU(W_1 LN(x) + b_1),   y = x + W_2 (LN(concat_h(SiLU(Q_h K_h^T) / n V_h)) * U) + b_2
 
-    Rows attend to themselves and to those before them. As in the authors' code, x is normalised, without which the
-    product of three small embeddings would vanish, and n is the number of all rows. The vectors that `SelfAttention` adds stand for places; the paper also has biases by distance and time.
+    Rows attend to themselves and to those before them. As in the authors' code, x is normalised (the product of three
+    small embeddings would vanish), and n is the number of all rows. The vectors that `SelfAttention` adds stand for
+    places; the paper also has biases by distance and time.
     """
 
     is_before: torch.Tensor

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
 from torch.nn import functional as F
 
 from dlrm.config import ModelConfig
@@ -32,7 +31,7 @@ def make_model(kind: str) -> DensePart:
     with torch.no_grad():
         # Gains, biases and places begin at 1 or 0, where a mistake would not show.
         for parameter in model.parameters():
-            parameter += 0.3 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+            parameter.add_(0.3 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64))
     return model
 
 
@@ -45,7 +44,7 @@ def draw_embeddings() -> torch.Tensor:
     return pooled
 
 
-def apply_mlp(layers: nn.Module, x: torch.Tensor) -> torch.Tensor:
+def apply_mlp(layers: Any, x: torch.Tensor) -> torch.Tensor:
     *hidden, last = layers.children()
     for layer in hidden:
         x = torch.relu(x @ layer.weight.T + layer.bias)
