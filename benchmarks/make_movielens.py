@@ -4,8 +4,10 @@
     python -m benchmarks.make_movielens build/recbole/recbole/dataset_example/ml-100k movielens.parquet
 
 The package has MovieLens 100K (Harper and Konstan 2015, ACM TiiS 5, 4; for research, not for commercial use): 100,000
-ratings of 1 to 5 in seven months of 1997 and 1998. Rows are ratings in the order of their times. Histories have the
-user's films of earlier seconds alone: a user rates many films in one visit, several of them in one second.
+ratings of 1 to 5 by 943 users in seven months of 1997 and 1998. Histories have the user's films of earlier seconds
+alone: a user rates many films in one visit, several of them in one second. Rows are in the order of their places among
+the ratings of their users, so that the last fifth of the rows is about the last fifth of each user's; with --by-time
+they are in order of time, and most users of the last rows have no earlier ones.
 """
 
 import argparse
@@ -19,13 +21,16 @@ LIKED = 4
 """Least rating of a film that a user likes."""
 
 
-def make_rows(data: Path) -> pl.DataFrame:
+def make_rows(data: Path, *, is_by_time: bool = False) -> pl.DataFrame:
     """Make the rows from the files of the package: a label, facts of the user and the film, and two histories."""
     ratings = read(data / "ml-100k.inter").sort("timestamp", maintain_order=True)
     liked, disliked = make_histories(ratings)
     users = read(data / "ml-100k.user").select("user_id", "age", "gender", "occupation")
     films = read(data / "ml-100k.item").select("item_id", "release_year", pl.col("class").str.split(" ").alias("genre"))
-    rows = ratings.with_columns(pl.Series("liked", liked), pl.Series("disliked", disliked))
+    place = (pl.int_range(pl.len()).over("user_id") + 1) / pl.len().over("user_id")
+    rows = ratings.with_columns(pl.Series("liked", liked), pl.Series("disliked", disliked), place=place)
+    if not is_by_time:
+        rows = rows.sort("place", maintain_order=True)
     rows = rows.join(users, on="user_id", how="left", maintain_order="left")
     rows = rows.join(films, on="item_id", how="left", maintain_order="left")
     return rows.select(
@@ -67,8 +72,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, help="directory ml-100k of the package")
     parser.add_argument("output", type=Path, help="Parquet file to write")
+    parser.add_argument("--by-time", action="store_true", help="write rows in order of time")
     arguments = parser.parse_args()
-    rows = make_rows(arguments.data)
+    rows = make_rows(arguments.data, is_by_time=arguments.by_time)
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     rows.write_parquet(arguments.output)
     sys.stdout.write(f"{arguments.output}: {len(rows):,} rows, {rows['label'].mean():.3f} liked\n")

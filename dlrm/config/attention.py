@@ -27,9 +27,9 @@ class AttentionConfig(Config):
     """
 
     kind: AttentionKind = "din"
-    """Kind of attention. din: each position is weighted by a perceptron that compares it with the target (Zhou et al.
-    2018, arXiv 1706.06978). transformer: self-attention among the positions and the target (Chen et al. 2019, arXiv
-    1905.06874). hstu: pointwise attention, without a softmax, to earlier positions (Zhai et al. 2024, arXiv
+    """Kind of attention. din: the mean of the positions, weighted by a perceptron that compares each with the target
+    (Zhou et al. 2018, arXiv 1706.06978). transformer: self-attention among the positions and the target (Chen et al.
+    2019, arXiv 1905.06874). hstu: pointwise attention, without a softmax, to earlier positions (Zhai et al. 2024, arXiv
     2402.17152)."""
     num_layers: int | None = Field(default=None, ge=1, le=16)
     """Number of consecutive layers in transformer and hstu; default 1: the target attends to the positions. With more,

@@ -25,11 +25,12 @@ class Attention(nn.Module):
 
 
 class TargetAttention(Attention):
-    """The local activation unit of DIN (Zhou et al. 2018, arXiv 1706.06978, eq. 3): sum_j a(e_j, t) e_j.
+    """The local activation unit of DIN (Zhou et al. 2018, arXiv 1706.06978, eq. 3): 1/n sum_j a(e_j, t) e_j.
 
-    t is the target, e_j a position, and a an MLP of concat(e_j, t, e_j - t, e_j * t) with one output. Weights are not
-    normalised, as in the paper, so that their sum says how strong an interest is. It has the elementwise product where
-    the paper's figure has the outer one, as the authors' code does, and ReLU for Dice.
+    t is the target, e_j one of n positions with an id, and a an MLP of concat(e_j, t, e_j - t, e_j * t) with one
+    output. As in the paper no softmax normalises the weights. Its sum is divided by n here: it would grow with the
+    sequence, and its products with other vectors too (benchmarks/experiments.md). The product is elementwise where the
+    paper's figure has the outer one, as in the authors' code, and ReLU stands for Dice.
     """
 
     def __init__(self, config: AttentionConfig, dim: int, _: int, generator: torch.Generator) -> None:
@@ -41,7 +42,8 @@ class TargetAttention(Attention):
     def forward(self, target: torch.Tensor, positions: torch.Tensor, is_present: torch.Tensor) -> torch.Tensor:
         targets = target.unsqueeze(1).expand_as(positions)
         pairs = torch.cat([positions, targets, positions - targets, positions * targets], dim=2)  # [c, L, 4 D]
-        weights = self.unit(pairs).squeeze(2) * is_present  # [c, L]
+        num_present = is_present.sum(dim=1, keepdim=True).clamp(min=1)
+        weights = self.unit(pairs).squeeze(2) * is_present / num_present  # [c, L]
         return torch.bmm(weights.unsqueeze(1), positions.to(weights.dtype)).squeeze(1)
 
 

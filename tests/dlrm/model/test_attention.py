@@ -60,7 +60,7 @@ def attend_by_din(module: TargetAttention, target: torch.Tensor, ids: torch.Tens
     total = torch.zeros(DIM, dtype=torch.float64)
     for e in ids:
         total = total + apply_mlp(module.unit.layers, torch.cat([e, target, e - target, e * target])) * e
-    return total
+    return total / max(len(ids), 1)
 
 
 def apply_transformer(layer: TransformerLayer, rows: torch.Tensor) -> torch.Tensor:
