@@ -2,8 +2,9 @@
 
 `python -m benchmarks.sequences examples/movielens.toml --data movielens.parquet`: trains the job on one rank, in this
 process, with each use of its sequences, with one seed at each rate of the tables, and with two more at the better one.
-The last tenth of the training rows chooses the step that is kept. NDCG@10 is the mean over users with both labels among their evaluation rows: the
-ten best scored ones, with gains of 0 and 1. Every finished run is a line of JSON in --results, and is not repeated.
+The last tenth of the training rows chooses the step that is kept. NDCG@10 is the mean over users with both labels among
+their evaluation rows: the ten best scored ones, with gains of 0 and 1. Every finished run is a line of JSON in
+--results, and is not repeated.
 """
 
 import argparse
