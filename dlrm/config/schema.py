@@ -204,6 +204,11 @@ class SchemaConfig(Config):
         }
 
     @property
+    def num_positions(self) -> int:
+        """Positions of all sequences of a row, together."""
+        return sum(column.sequence.max_length for column in self.categorical if column.sequence is not None)
+
+    @property
     def list_lengths(self) -> dict[str, int]:
         """Length of the lists of each column of lists of numbers, by name."""
         return dict(Counter(column.name for column in self.dense if column.element is not None))

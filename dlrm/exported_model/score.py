@@ -21,7 +21,7 @@ from dlrm.model import PlainModel
 
 CHUNK_ROWS = 2048
 """Rows scored at a time: their activations stay in a core's cache."""
-POSITIONS_OF_A_ROW = 64
+POSITIONS_OF_A_ROW = 16
 """Positions of all sequences of a row, above which fewer rows are scored at a time."""
 _PIECE_ROWS = 65_536
 """Packed or synthetic rows that are read at a time."""

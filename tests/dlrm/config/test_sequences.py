@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dlrm.config import ConfigError, ModelConfig, parse_job
+from dlrm.config import ConfigError, ModelConfig, parse_job, resolve
 
 FILM = {"name": "film"}
 
@@ -74,6 +74,13 @@ def test_a_sequence_has_the_vocabulary_of_its_target() -> None:
     assert "'seen' matches no categorical column of ids" in fail(
         document(vocabulary={"columns": {"seen": {"min_count": 3}}})
     )
+
+
+@pytest.mark.parametrize(("length", "chunk_size"), [(5, 2048), (100, 327), (1000, 32)])
+def test_an_automatic_chunk_has_fewer_samples_if_sequences_are_long(length: int, chunk_size: int) -> None:
+    columns = FILM, seen(sequence={"target": "film", "max_length": length})
+    job = parse_job(document(*columns, batch={"global_size": 8192}))
+    assert resolve(job).chunk_size == chunk_size
 
 
 def test_a_preconditioner_is_refused() -> None:
