@@ -40,6 +40,7 @@ class TargetAttention(Attention):
         self.unit = Perceptron(4 * dim, [*config.hidden, 1], is_last_activated=False, generator=generator)
 
     def forward(self, target: torch.Tensor, positions: torch.Tensor, is_present: torch.Tensor) -> torch.Tensor:
+        positions, is_present = _drop_empty(positions, is_present)
         targets = target.unsqueeze(1).expand_as(positions)
         pairs = torch.cat([positions, targets, positions - targets, positions * targets], dim=2)  # [c, L, 4 D]
         num_present = is_present.sum(dim=1, keepdim=True).clamp(min=1)
@@ -63,8 +64,9 @@ class SelfAttention(Attention):
 
     def forward(self, target: torch.Tensor, positions: torch.Tensor, is_present: torch.Tensor) -> torch.Tensor:
         placed = self.places(positions.flatten(1)).view_as(positions)
-        rows = torch.cat([placed, target.unsqueeze(1)], dim=1)  # [c, L + 1, D]
-        is_key = F.pad(is_present, (0, 1), value=True)  # [c, L + 1]
+        placed, is_present = _drop_empty(placed, is_present)
+        rows = torch.cat([placed, target.unsqueeze(1)], dim=1)  # [c, n, D], n = L + 1 at most
+        is_key = F.pad(is_present, (0, 1), value=True)  # [c, n]
         *earlier, last = self.layers
         for layer in earlier:
             rows = layer(rows, is_key, rows.shape[1])
@@ -106,15 +108,15 @@ class PointwiseLayer(nn.Module):
         U, V, Q, K = SiLU(W_1 LN(x) + b_1),   y = x + W_2 (LN(concat_h(SiLU(Q_h K_h^T) / n V_h)) * U) + b_2
 
     Rows attend to themselves and to those before them. As in the authors' code, x is normalised (the product of three
-    small embeddings would vanish), and n is the number of all rows. The vectors that `SelfAttention` adds stand for
+    small embeddings would vanish), and n is L + 1, whatever the length. The vectors that `SelfAttention` adds stand for
     places; the paper also has biases by distance and time.
     """
 
     is_before: torch.Tensor
-    """[n, n], whether the second row is not after the first."""
+    """[L + 1, L + 1], whether the second row is not after the first."""
 
     def __init__(self, config: AttentionConfig, dim: int, num_rows: int, generator: torch.Generator) -> None:
-        """Draw the weights. dim: D. num_rows: n."""
+        """Draw the weights. dim: D. num_rows: L + 1."""
         super().__init__()
         assert config.num_heads is not None, "the kind has them"
         self.num_heads, self.num_rows = config.num_heads, num_rows
@@ -133,7 +135,7 @@ class PointwiseLayer(nn.Module):
         gate, q = F.silu(self.of_queries(x[:, -num_queries:])).chunk(2, dim=2)
         k, v = F.silu(self.of_rows(x)).chunk(2, dim=2)
         q, k, v = (_cut_heads(x, self.num_heads) for x in (q, k, v))
-        is_read = is_key.unsqueeze(1) & self.is_before[-num_queries:]  # [c, q, n]
+        is_read = is_key.unsqueeze(1) & self.is_before[-num_queries:, -rows.shape[1] :]  # [c, q, n]
         weights = F.silu(q @ k.transpose(2, 3)) * is_read.unsqueeze(1) / self.num_rows  # [c, h, q, n]
         normalized = self.norm(_join_heads(weights.to(v.dtype) @ v))
         return rows[:, -num_queries:] + self.mix(normalized * gate)
@@ -149,6 +151,17 @@ _KINDS: dict[str, Callable[[AttentionConfig, int, int, torch.Generator], Attenti
     "transformer": SelfAttention,
     "hstu": SelfAttention,
 }
+
+
+def _drop_empty(positions: torch.Tensor, is_present: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Drop the first positions [c, L, D] if no sample of a chunk has an id there, on CPUs.
+
+    A GPU would have to be waited for, and a program that is compiled or exported has one length.
+    """
+    if positions.device.type != "cpu" or torch.compiler.is_compiling():
+        return positions, is_present
+    num_empty = int(is_present.any(dim=0).to(torch.uint8).argmax())
+    return positions[:, num_empty:], is_present[:, num_empty:]
 
 
 def _make_linear(num_inputs: int, num_outputs: int, generator: torch.Generator) -> Linear:
