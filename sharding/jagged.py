@@ -18,6 +18,19 @@ class BagSizes:
 
 
 @dataclass(frozen=True)
+class SequenceShape:
+    """Shape of a feature whose bags are sequences: each id has an embedding of its own, in the order of the ids.
+
+    The ids are rows of the table that another feature, the target, reads.
+    """
+
+    target: int
+    """Number of the target, and of the table."""
+    max_length: int
+    """L, the most ids of a sample. The last id has position L - 1, whatever the length."""
+
+
+@dataclass(frozen=True)
 class JaggedIds(Generic[Array]):
     """Ids of F features of n samples: one bag for every feature and sample.
 

@@ -323,11 +323,13 @@ class DataConfig(Config):
             raise invalid("order", "data.follow trains on files as they come", '"time"')
         columns = self.raw_schema.categorical if self.format == "criteo_tsv" or self.table_schema else ()
         for column in columns:
+            if not column.has_ids or column.sequence is not None:
+                continue
             rule = self.vocabulary.get_rule(column.feature)
-            if column.has_ids and isinstance(rule, Counting):
+            if isinstance(rule, Counting):
                 message = f"the ids of {column.feature} are counted over all rows, and data.follow never has all"
                 raise invalid("vocabulary", message, "a hash_size, or dynamic with max_rows")
-            if column.has_ids and isinstance(rule, DynamicIdsConfig) and rule.max_rows is None:
+            if isinstance(rule, DynamicIdsConfig) and rule.max_rows is None:
                 message = f"the table of {column.feature} would grow while it is trained"
                 raise invalid("vocabulary.dynamic.max_rows", message, "a number of rows")
         return self
@@ -369,8 +371,25 @@ class DataConfig(Config):
         if not self.is_raw and self.vocabulary != VocabularyConfig():
             raise invalid("vocabulary", f"format {self.format} already contains table rows", "leave it out")
         if self.is_raw:
-            self._check_vocabulary({column.feature for column in self.raw_schema.categorical if column.has_ids})
+            # A sequence has the ids of its target.
+            own = [column for column in self.raw_schema.categorical if column.has_ids and column.sequence is None]
+            self._check_vocabulary({column.feature for column in own})
+            self._check_targets()
         return self
+
+    def _check_targets(self) -> None:
+        """Check that each value of the targets of sequences has one table row, for good."""
+        columns = self.raw_schema.categorical
+        for number, target in self.raw_schema.target_numbers.items():
+            rule = self.vocabulary.get_rule(columns[target].feature)
+            if isinstance(rule, DynamicIdsConfig):
+                fault, valid = "has ids that come and go", "counted or hashed values"
+            elif rule.ids_per_value > 1:
+                fault, valid = "has several table rows for a value", "one hash, and no remainders"
+            else:
+                continue
+            message = f"{columns[target].name!r} {fault}, and a sequence has one embedding at each position"
+            raise invalid(f"schema.categorical.{number}.sequence.target", message, f"a target of {valid}")
 
     def _check_vocabulary(self, columns: set[str]) -> None:
         patterns = [name for name in self.vocabulary.columns if name not in columns]

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import Field, StringConstraints, model_validator
 
+from dlrm.config.attention import NO_FILES_OF_SEQUENCES, NOT_PRECONDITIONED
 from dlrm.config.augmentation import AugmentationConfig
 from dlrm.config.base import FALSE_IS_NULL, MAX_SECONDS, Config
 from dlrm.config.batch import MAX_BATCH, BatchConfig, BatchSpec
@@ -233,6 +234,7 @@ class JobSpec(Config):
             message = f"is as much as resources.memory, {memory / 2**30:,.2f} GiB, which has room for programs too"
             raise invalid("sharding.resident_memory", message, "less, or null for tables in memory")
         transport = self.sharding.transport
+        has_sequences = self.data.is_raw and self.data.raw_schema.num_positions > 0
         for field, is_set, message, valid in (
             ("resources.gpus_per_worker", self.resources.gpus_per_worker, "GPUs cannot map files of tables", "0"),
             ("resources.nodes", self.resources.node_range[-1] > 1, "files of tables are for one machine", "1"),
@@ -242,6 +244,7 @@ class JobSpec(Config):
             ("run.recalibrate", run.recalibrate, "reads the whole model into memory", "null"),
             ("run.sharpness", run.sharpness, "reads the whole model into memory", "null"),
             ("run.deltas", run.deltas, "compares whole models in memory", "false"),
+            ("data.schema", has_sequences, NO_FILES_OF_SEQUENCES, "no sequences"),
         ):
             if is_set:
                 raise invalid(field, message, f"{valid}, or sharding.resident_memory null")
@@ -268,6 +271,8 @@ class JobSpec(Config):
             message = f"has factors of linear layers, and {self.model.architecture} has layer normalization too"
             others = ", ".join(name for name in SETTINGS if name not in NORMALIZED)
             raise invalid("preconditioner", message, f"null, or model.architecture {others}")
+        if self.preconditioner is not None and self.data.is_raw and self.data.raw_schema.target_numbers:
+            raise invalid("preconditioner", NOT_PRECONDITIONED, "null, or data.schema without sequences")
         return self
 
     @model_validator(mode="after")

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from dlrm.config.attention import AttentionConfig
 from dlrm.config.base import FALSE_IS_NULL, Auto, Config, fill_defaults, find_foreign_setting
 from dlrm.config.errors import invalid
 from dlrm.config.schema import MAX_FURTHER_LABELS
@@ -83,6 +84,9 @@ class ModelSpec(Config):
     vector."""
     wukong_width: int | None = Field(default=None, ge=1, le=65536)
     """Number of hidden units of the perceptron over those products in wukong; default 256."""
+    attention: AttentionConfig | None = None
+    """Attention over the columns of data.schema that have a `sequence`; null: din with its defaults. Not used without
+    such columns."""
     tasks: Annotated[
         Annotated[list[TaskConfig], Field(min_length=1, max_length=1 + MAX_FURTHER_LABELS)] | None, FALSE_IS_NULL
     ] = None
@@ -135,6 +139,14 @@ class ModelSpec(Config):
         if self.top_mlp[-2] % self.fusion_heads:
             message = f"cannot cut the {self.top_mlp[-2]} outputs of a perceptron into {self.fusion_heads} equal parts"
             raise invalid("fusion_heads", message, f"a divisor of {self.top_mlp[-2]}")
+        return self
+
+    @model_validator(mode="after")
+    def _check_heads(self) -> Self:
+        dim, heads = self.embedding_dim, None if self.attention is None else self.attention.num_heads
+        if dim != "auto" and heads is not None and dim % heads:
+            message = f"cannot cut the {dim} elements of an embedding into {heads} equal parts"
+            raise invalid("attention.num_heads", message, f"a divisor of {dim}")
         return self
 
     @model_validator(mode="after")

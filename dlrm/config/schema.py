@@ -15,6 +15,7 @@ MAX_COLUMNS = 10_000
 MAX_NAME_LENGTH = 200
 MAX_RANGES = 4096
 MAX_FURTHER_LABELS = 31
+MAX_SEQUENCE_LENGTH = 1000
 ColumnName = Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME_LENGTH)]
 MissingWord = Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME_LENGTH)]
 DecimalMark = Literal[".", ","]
@@ -58,6 +59,19 @@ class DenseColumn(Config):
         return self
 
 
+class SequenceConfig(Config):
+    """Use of a column's lists as sequences: their order counts, and attention reads them beside the row's own value."""
+
+    target: ColumnName
+    """Categorical column of single ids whose values the lists hold, such as the item of the row for lists of earlier
+    items. Both have one table and its ids: a value that the target never has in the training rows is a rare one."""
+    max_length: int = Field(ge=1, le=MAX_SEQUENCE_LENGTH)
+    """Largest number of values that are read of a list; the others of a longer list are left out."""
+    keep: Literal["last", "first"] = "last"
+    """End of a longer list that is read. last: lists end with the newest value. first: they begin with it, and are read
+    backwards, so that the model sees the newest value last in either case."""
+
+
 class CategoricalColumn(Config):
     """A column of ids, of lists of ids, of numbers that are divided into ranges, or of times."""
 
@@ -68,6 +82,9 @@ class CategoricalColumn(Config):
     multi_hot: bool = False
     """Whether a row holds a list of values, whose embeddings are pooled. An empty list adds nothing, a missing list is
     the missing value."""
+    sequence: SequenceConfig | None = None
+    """Settings of lists whose order counts; they need multi_hot. null: a list is a bag, and its embeddings are
+    pooled."""
     separator: str = Field(default="|", min_length=1, max_length=1)
     """Character between the values of one list, in CSV."""
     bucketize: int | None = Field(default=None, ge=2, le=MAX_RANGES)
@@ -108,6 +125,8 @@ class CategoricalColumn(Config):
         uses = [field for field, value in chosen.items() if value]
         if len(uses) > 1:
             raise invalid(uses[1], f"not together with {uses[0]}", "one of multi_hot, bucketize and time_part")
+        if self.sequence is not None and not self.multi_hot:
+            raise invalid("sequence", "is of lists, and the column holds single values", "null, or multi_hot true")
         if not self.has_ids and self.type != "string":
             raise invalid("type", f"{self.type!r} is the type of ids, but {uses[0]} is set", "leave it out")
         if self.decimal_mark is not None and self.bucketize is None:
@@ -175,6 +194,21 @@ class SchemaConfig(Config):
         return list(dict.fromkeys(column.name for column in (*self.dense, *self.categorical)))
 
     @property
+    def target_numbers(self) -> dict[int, int]:
+        """Number of the target of each categorical column that holds sequences, by the number of the column."""
+        numbers = {column.feature: number for number, column in enumerate(self.categorical)}
+        return {
+            number: numbers[column.sequence.target]
+            for number, column in enumerate(self.categorical)
+            if column.sequence is not None
+        }
+
+    @property
+    def num_positions(self) -> int:
+        """Positions of all sequences of a row, together."""
+        return sum(column.sequence.max_length for column in self.categorical if column.sequence is not None)
+
+    @property
     def list_lengths(self) -> dict[str, int]:
         """Length of the lists of each column of lists of numbers, by name."""
         return dict(Counter(column.name for column in self.dense if column.element is not None))
@@ -210,6 +244,7 @@ class SchemaConfig(Config):
             raise invalid("", f"names {repeated[0]!r} twice", "labels, weight and features from different columns")
         self._check_features()
         self._check_lists()
+        self._check_sequences()
         if not self.dense and not self.categorical:
             raise invalid(
                 "categorical", "there are no columns except the label", "at least one dense or categorical column"
@@ -242,6 +277,23 @@ class SchemaConfig(Config):
             if column.element is not None and column.element >= lengths[column.name]:
                 fault = f"{column.name!r} has element {column.element}, but not all before it"
                 raise invalid("dense", fault, "every element of a list, as length = 64 gives 0 to 63")
+
+    def _check_sequences(self) -> None:
+        targets = {column.feature: column for column in self.categorical if column.has_ids and not column.multi_hot}
+        for number, column in enumerate(self.categorical):
+            if column.sequence is None:
+                if number and self.categorical[number - 1].sequence is not None:
+                    message = f"{column.name!r} comes after a sequence, and tables are numbered by the other columns"
+                    raise invalid(f"categorical.{number}", message, "sequences after all other columns")
+                continue
+            target = targets.get(column.sequence.target)
+            if target is None:
+                message = f"{column.sequence.target!r} is no categorical column of single ids"
+                valid = " or ".join(list(targets)[:20]) or "a column of single ids, which the schema lacks"
+                raise invalid(f"categorical.{number}.sequence.target", message, valid)
+            if target.type != column.type:
+                message = f"{column.type!r} differs from the type of {target.name!r}, whose values the lists hold"
+                raise invalid(f"categorical.{number}.type", message, f'"{target.type}"')
 
 
 _Column = type[DenseColumn] | type[CategoricalColumn]

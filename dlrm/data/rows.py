@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sharding.jagged import JaggedIds
+from sharding.jagged import JaggedIds, SequenceShape
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,8 @@ class Feature:
     """Whether a row may hold any number of values; otherwise it holds one."""
     ids_per_value: int = 1
     """Number of ids that one value has; their embeddings are pooled."""
+    sequence: SequenceShape | None = None
+    """Shape of the lists if their order counts: the feature then has the table of its target, and none of its own."""
 
     @property
     def has_bags(self) -> bool:
@@ -34,6 +36,17 @@ class DataSchema:
 
     num_dense: int
     features: tuple[Feature, ...]
+    """Features in the order of the ids; those with sequences are the last ones."""
+
+    @property
+    def tables(self) -> tuple[Feature, ...]:
+        """Features that have a table: all but the sequences."""
+        return tuple(feature for feature in self.features if feature.sequence is None)
+
+    @property
+    def sequences(self) -> tuple[SequenceShape, ...]:
+        """Shapes of the sequences, in the order of their features."""
+        return tuple(feature.sequence for feature in self.features if feature.sequence is not None)
 
 
 NumpyIds = JaggedIds[NDArray[Any]]

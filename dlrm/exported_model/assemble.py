@@ -15,7 +15,7 @@ def assemble(config: SavedConfig, stored: Mapping[str, torch.Tensor]) -> PlainMo
 
     stored: tensors of `model.safetensors`, by name. Raises RuntimeError or ValueError if they are of another model.
     """
-    module = PlainModel(config.model, config.num_dense, config.table_rows, config.first_order_share)
+    module = PlainModel(config.model, config.num_dense, config.table_rows, config.first_order_share, config.sequences)
     weights = dict(stored)
     if (compression := config.compression) is not None:
         if compression.tables != "fp32":

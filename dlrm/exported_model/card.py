@@ -154,8 +154,11 @@ def _render_columns(config: SavedConfig, encoders: Encoders | None) -> str:
         for name, transform in uses
     ]
     for column, vocabulary in zip(encoders.schema.categorical, encoders.vocabularies, strict=True):
-        use = _describe_use(column, vocabulary)
-        rows.append((format_code(column.name), _describe_values(column), f"{use} {vocabulary.num_ids:,} table rows"))
+        if column.sequence is not None:
+            use = f"a sequence, compared with {format_code(column.sequence.target)} and in its table"
+        else:
+            use = f"{_describe_use(column, vocabulary)} {vocabulary.num_ids:,} table rows"
+        rows.append((format_code(column.name), _describe_values(column), use))
     shown = format_table(("column", "value", "used as"), rows[:MAX_SHOWN])
     return shown if len(rows) <= MAX_SHOWN else f"{shown}\n\nand {len(rows) - MAX_SHOWN:,} more, in `config.json`."
 
@@ -165,6 +168,8 @@ def _describe_values(column: CategoricalColumn) -> str:
         return "number"
     if column.time_part is not None:
         return "time"
+    if column.sequence is not None:
+        return f"list of {column.type}s, of which the {column.sequence.keep} {column.sequence.max_length} are read"
     return f"list of {column.type}s" if column.multi_hot else column.type
 
 

@@ -31,6 +31,7 @@ from dlrm.exported_model.write_whole import write_whole
 from dlrm.metrics.true_rates import correct_rate
 from dlrm.model import FirstOrder, PlainModel
 from dlrm.record import get_checkpoint_step
+from sharding.jagged import SequenceShape
 
 
 class ExportError(OSError):
@@ -89,7 +90,8 @@ def make_saved_config(
     return SavedConfig(
         model=job.model,
         num_dense=schema.num_dense,
-        table_rows={feature.name: feature.num_ids for feature in schema.features},
+        table_rows={feature.name: feature.num_ids for feature in schema.tables},
+        sequences=_list_sequences(schema),
         first_order_share=None if first_order is None else first_order.share,
         recalibration=recalibration,
         data=job.data,
@@ -123,7 +125,12 @@ def _find_raw_format(data: DataConfig, packed: Path) -> str | None:
 
 def make_model(job: JobConfig, schema: DataSchema) -> PlainModel:
     """Make a model without weights."""
-    return PlainModel(job.model, schema.num_dense, {feature.name: feature.num_ids for feature in schema.features})
+    table_rows = {feature.name: feature.num_ids for feature in schema.tables}
+    return PlainModel(job.model, schema.num_dense, table_rows, sequences=_list_sequences(schema))
+
+
+def _list_sequences(schema: DataSchema) -> dict[str, SequenceShape]:
+    return {feature.name: feature.sequence for feature in schema.features if feature.sequence is not None}
 
 
 def write_weights(path: Path, checkpoint: Path, job: JobConfig, model: PlainModel) -> None:

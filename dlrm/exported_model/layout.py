@@ -20,6 +20,7 @@ from pydantic import ConfigDict, Field
 from dlrm.config import DataConfig, ModelConfig
 from dlrm.data.packed.layout import ENCODERS
 from dlrm.record import FileRecord, PreparedData, Record
+from sharding.jagged import SequenceShape
 
 WEIGHTS, CONFIG, METRICS, CARD, HUB_CARD, MANIFEST = (
     "model.safetensors",
@@ -97,6 +98,9 @@ class SavedConfig(Record):
     """N, number of dense inputs of the model, indicators of missing values included."""
     table_rows: dict[str, int]
     """Rows of each feature's table, in the order of the features."""
+    sequences: dict[str, SequenceShape] = Field(default={})
+    """Shape of each sequence by its feature, in the order of the features, after all others; empty if there are none,
+    and in models of earlier versions."""
     first_order_share: float | None = None
     """Share of the first-order part in the logit of a blended model, from 0 to 1; null if there is none, and in
     models of earlier versions."""

@@ -241,6 +241,6 @@ class SavedModel:
 
 
 def _warn(odd_values: OddValues) -> None:
-    """Warn the caller of `SavedModel`."""
-    for description in describe_odd_values(odd_values):
+    """Warn the caller of `SavedModel`, but for sequences that are shortened by their rule."""
+    for description in describe_odd_values({kind: of for kind, of in odd_values.items() if kind != "shortened"}):
         warnings.warn(description, UserWarning, stacklevel=3)

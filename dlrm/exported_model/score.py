@@ -21,6 +21,8 @@ from dlrm.model import PlainModel
 
 CHUNK_ROWS = 2048
 """Rows scored at a time: their activations stay in a core's cache."""
+POSITIONS_OF_A_ROW = 16
+"""Positions of all sequences of a row, above which fewer rows are scored at a time."""
 _PIECE_ROWS = 65_536
 """Packed or synthetic rows that are read at a time."""
 
@@ -85,11 +87,17 @@ def score(model: PlainModel, rows: Rows) -> NDArray[np.float32]:
     shape = (rows.num_rows,) if model.num_tasks == 1 else (rows.num_rows, model.num_tasks)
     scores = np.empty(shape, dtype=np.float32)
     start = 0
-    for piece in rows.split(CHUNK_ROWS):
+    for piece in rows.split(choose_chunk_rows(model)):
         arrays = (piece.dense, piece.ids.values, piece.ids.lengths)
         scores[start : start + piece.num_rows] = model(*(torch.from_numpy(array) for array in arrays)).numpy()
         start += piece.num_rows
     return scores
+
+
+def choose_chunk_rows(model: PlainModel) -> int:
+    """Choose the rows that are scored at a time: fewer where each has many positions of sequences."""
+    num_positions = sum(shape.max_length for shape in model.sequences)
+    return max(1, CHUNK_ROWS * POSITIONS_OF_A_ROW // max(POSITIONS_OF_A_ROW, num_positions))
 
 
 def predict(model: PlainModel, logits: NDArray[np.float32]) -> NDArray[np.float32]:

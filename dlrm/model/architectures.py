@@ -1,5 +1,7 @@
 """The dense part of each architecture, by the name that a job's document has for it."""
 
+from collections.abc import Sequence
+
 import torch
 
 from dlrm.config import Architecture, ModelConfig
@@ -10,7 +12,9 @@ from dlrm.model.dlrm import DLRM
 from dlrm.model.finalmlp import FinalMLP
 from dlrm.model.gdcn import GDCN
 from dlrm.model.masknet import MaskNet
+from dlrm.model.sequences import Sequences
 from dlrm.model.wukong import Wukong
+from sharding.jagged import SequenceShape
 
 _ARCHITECTURES: dict[Architecture, type[DensePart]] = {
     "dlrm": DLRM,
@@ -23,13 +27,19 @@ _ARCHITECTURES: dict[Architecture, type[DensePart]] = {
 }
 
 
-def make_dense_part(config: ModelConfig, num_dense: int, num_features: int, seed: int) -> DensePart:
+def make_dense_part(
+    config: ModelConfig, num_dense: int, num_features: int, seed: int, sequences: Sequence[SequenceShape] = ()
+) -> DensePart:
     """Make the dense part of a model, which maps dense [c, N] and pooled [c, F, D] to logits [c].
 
-    num_dense: N. num_features: F. One of the two may be 0; then only the other features interact. The initial weights
-    are a function of `seed` and the shapes only. Raises ValueError if there is neither.
+    num_dense: N. num_features: F, features that have a table. One of the two may be 0; then only the other features
+    interact. sequences: shapes of further features, whose L positions each come after the F embeddings. The initial
+    weights are a function of `seed` and the shapes only. Raises ValueError if there is neither.
     """
     if num_dense == 0 and num_features == 0:
         raise ValueError("there is nothing to predict from: no dense and no categorical feature")
     generator = torch.Generator().manual_seed(seed)
-    return _ARCHITECTURES[config.architecture](config, num_dense, num_features, generator)
+    part = _ARCHITECTURES[config.architecture](config, num_dense, num_features + len(sequences), generator)
+    if sequences:
+        part.sequences = Sequences(config, num_features, sequences, generator)
+    return part

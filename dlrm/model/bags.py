@@ -37,6 +37,18 @@ def pool_bags(tables: Iterable[nn.Module], ids: torch.Tensor, lengths: torch.Ten
     return torch.stack([table(ids, starts) for table, ids, starts in bags], dim=1)
 
 
+def place_bags(table: nn.Module, ids: torch.Tensor, lengths: torch.Tensor, max_length: int) -> torch.Tensor:
+    """Look up the rows of sequences one by one: [n, L, columns], the last id at position L - 1, zeros before them.
+
+    ids: [sum of lengths], row by row. lengths: [n], each up to L = `max_length`.
+    """
+    rows = table(ids, torch.arange(len(ids), dtype=ids.dtype))
+    placed = rows.new_zeros(len(lengths), max_length, rows.shape[1])
+    from_last = max_length - torch.arange(max_length)
+    placed[from_last <= lengths.unsqueeze(1)] = rows
+    return placed
+
+
 def _make_table(num_rows: int, num_columns: int, pooling: Literal["sum", "mean"]) -> nn.EmbeddingBag:
     """Make a table without weights. `from_pretrained` draws none, which would load torch's compiler."""
     none = torch.empty(num_rows, num_columns, device="meta")

@@ -46,7 +46,7 @@ class DCNv2(DensePart):
         self.cross = self.cross_kind(self.width, config.cross_layers, config.cross_rank, generator)
         self.top = make_top(self.width, config, generator)
 
-    def forward(self, dense: torch.Tensor, pooled: torch.Tensor) -> torch.Tensor:
+    def interact(self, dense: torch.Tensor, pooled: torch.Tensor) -> torch.Tensor:
         """Map dense [c, N] and pooled [c, F, D] to logits, see `DensePart`."""
         x0 = self.join_vectors(dense, pooled).flatten(1)  # [c, V D]
         return self.finish(self.top(self.cross(x0)))

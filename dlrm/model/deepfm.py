@@ -26,7 +26,7 @@ class DeepFM(DensePart):
         num_inputs = self.width - self.num_vectors
         self.top = make_top(num_inputs, config, generator)
 
-    def forward(self, dense: torch.Tensor, pooled: torch.Tensor) -> torch.Tensor:
+    def interact(self, dense: torch.Tensor, pooled: torch.Tensor) -> torch.Tensor:
         """Map dense [c, N] and pooled [c, F, D] to logits, see `DensePart`."""
         vectors = self.join_vectors(dense, pooled)
         weights, v = vectors[:, :, 0], vectors[:, :, 1:]

@@ -8,6 +8,7 @@ from torch import nn
 
 from dlrm.config import ModelConfig, TaskConfig, find_parents
 from dlrm.model.mlp import Linear, Perceptron, make_bottom
+from dlrm.model.sequences import Sequences
 from dlrm.model.task_loss import make_loss
 from dlrm.model.tasks import TaskTop, multiply_probabilities
 
@@ -19,22 +20,36 @@ class DensePart(nn.Module):
     """The dense part of a model, which maps dense [c, N] and pooled [c, F, D] to logits [c], or [c, T] of T > 1 tasks.
 
     A sample has V vectors of D numbers: its pooled embeddings, and before them the bottom's output if it has dense
-    features. An architecture is a subclass with `forward`, which draws its own layers after the bottom's. Every
-    parameter belongs to a `Linear` or a `LayerNorm` that is called once, with samples as the first dimension; the
-    trained uncertainties of tasks to `Offsets` in the loss.
+    features. The positions of sequences come after the other embeddings, and each sequence becomes one vector first. An
+    architecture is a subclass with `interact`, which draws its own layers after these. Every parameter belongs to a
+    `Linear` or a `LayerNorm` that is called once, with samples as the first dimension; places of sequences and the
+    trained uncertainties of tasks to `Offsets`.
     """
 
     top: Perceptron | TaskTop
     """Last layers of the architecture, down to the logits."""
 
     def __init__(self, config: ModelConfig, num_dense: int, num_features: int, generator: torch.Generator) -> None:
-        """Draw the bottom's weights. num_dense: N. num_features: F. generator: of the initial weights, on the CPU."""
+        """Draw the bottom's weights. generator: of the initial weights, on the CPU.
+
+        num_dense: N. num_features: F, with each sequence as one.
+        """
         super().__init__()
         self.bottom = make_bottom(config, num_dense, generator)
+        self.sequences: Sequences | None = None
+        """Attention over the sequences of a sample; None if it has none."""
         self.num_vectors = num_features if self.bottom is None else num_features + 1
         self.width = self.num_vectors * config.embedding_dim
         self.loss = make_loss(config.tasks, config.task_sharing)
         self._parents = find_parents(config.tasks or ())
+
+    def forward(self, dense: torch.Tensor, pooled: torch.Tensor) -> torch.Tensor:
+        """Map dense [c, N] and pooled [c, F, D], or [c, T + sum of L, D] if there are sequences, to logits."""
+        return self.interact(dense, pooled if self.sequences is None else self.sequences(pooled))
+
+    def interact(self, dense: torch.Tensor, pooled: torch.Tensor) -> torch.Tensor:
+        """Map dense [c, N] and pooled [c, F, D] to logits, see `DensePart`."""
+        raise NotImplementedError
 
     def finish(self, outputs: torch.Tensor) -> torch.Tensor:
         """Return the logits [c] or [c, T]. outputs: [c, T] of the last layers."""

@@ -31,7 +31,7 @@ class DLRM(DensePart):
         self.top = make_top(num_inputs, config, generator)
         self.interaction = Interaction(self.num_vectors)
 
-    def forward(self, dense: torch.Tensor, pooled: torch.Tensor) -> torch.Tensor:
+    def interact(self, dense: torch.Tensor, pooled: torch.Tensor) -> torch.Tensor:
         """Map dense [c, N] and pooled [c, F, D] to logits, see `DensePart`."""
         bottom = None if self.bottom is None else self.bottom(dense)  # [c, D]
         return self.finish(self.top(self.interaction(bottom, pooled)))

@@ -46,7 +46,7 @@ class FinalMLP(DensePart):
         assert isinstance(layer, Linear)
         return [layer]
 
-    def forward(self, dense: torch.Tensor, pooled: torch.Tensor) -> torch.Tensor:
+    def interact(self, dense: torch.Tensor, pooled: torch.Tensor) -> torch.Tensor:
         """Map dense [c, N] and pooled [c, F, D] to logits [c]."""
         x = self.join_vectors(dense, pooled).flatten(1)  # [c, V D]
         one, two = (

@@ -32,7 +32,7 @@ class MaskNet(DensePart):
         num_inputs = config.mask_blocks * config.mask_width
         self.top = make_top(num_inputs, config, generator)
 
-    def forward(self, dense: torch.Tensor, pooled: torch.Tensor) -> torch.Tensor:
+    def interact(self, dense: torch.Tensor, pooled: torch.Tensor) -> torch.Tensor:
         """Map dense [c, N] and pooled [c, F, D] to logits, see `DensePart`."""
         vectors = self.join_vectors(dense, pooled)
         x, normalized = vectors.flatten(1), self.norm(vectors).flatten(1)

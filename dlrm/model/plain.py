@@ -7,9 +7,10 @@ from torch import nn
 
 from dlrm.config import ModelConfig
 from dlrm.model.architectures import make_dense_part
-from dlrm.model.bags import make_tables, pool_bags
+from dlrm.model.bags import make_tables, place_bags, pool_bags
 from dlrm.model.first_order import FirstOrder
 from dlrm.model.output_map import OutputMap
+from sharding.jagged import SequenceShape
 
 
 class PlainModel(nn.Module):
@@ -22,18 +23,23 @@ class PlainModel(nn.Module):
         num_dense: int,
         table_rows: Mapping[str, int],
         first_order_share: float | None = None,
+        sequences: Mapping[str, SequenceShape] | None = None,
     ) -> None:
         """Make the modules, with tables that have no weights yet.
 
         table_rows: rows by feature, in their order. first_order_share: share of a first-order part in the logit; None
-        if there is no such part.
+        if there is no such part. sequences: shapes of further features, which come after those.
         """
         super().__init__()
+        sequences = sequences or {}
         self.tables = make_tables(table_rows, config.embedding_dim, config.pooling)
-        self.dense = make_dense_part(config, num_dense, len(table_rows), seed=0)
+        self.sequences = tuple(sequences.values())
+        self.dense = make_dense_part(config, num_dense, len(table_rows), 0, self.sequences)
         self.first_order: FirstOrder | None = None
         if first_order_share is not None:
-            self.first_order = FirstOrder(num_dense, table_rows, config.pooling, first_order_share)
+            sizes = list(table_rows.values())
+            rows = {**table_rows, **{name: sizes[shape.target] for name, shape in sequences.items()}}
+            self.first_order = FirstOrder(num_dense, rows, config.pooling, first_order_share)
         self.output_map: OutputMap | None = None
         """Map of the logits to true rates; None if they are as they were trained."""
         self.num_tasks = config.num_tasks
@@ -60,7 +66,19 @@ class PlainModel(nn.Module):
         return probabilities
 
     def pool(self, ids: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        """Look up and pool the embeddings [n, F, D], of ids and lengths as `forward` has them."""
+        """Look up and pool the embeddings [n, F, D], of ids and lengths as `forward` has them.
+
+        With sequences it returns [n, T + sum of L, D], their positions last.
+        """
         if not self.tables:
             return torch.empty(lengths.shape[1], 0, self._embedding_dim)
-        return pool_bags(self.tables.values(), ids, lengths)
+        tables = list(self.tables.values())
+        if not self.sequences:
+            return pool_bags(tables, ids, lengths)
+        num_ids = lengths.sum(dim=1).tolist()
+        of_tables, *of_sequences = ids.split([sum(num_ids[: len(tables)]), *num_ids[len(tables) :]])
+        places = [
+            place_bags(tables[shape.target], sequence, of_rows, shape.max_length)
+            for shape, sequence, of_rows in zip(self.sequences, of_sequences, lengths[len(tables) :], strict=True)
+        ]
+        return torch.cat([pool_bags(tables, of_tables, lengths[: len(tables)]), *places], dim=1)

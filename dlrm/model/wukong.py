@@ -26,7 +26,7 @@ class Wukong(DensePart):
         num_inputs = num_vectors[-1] * config.embedding_dim
         self.top = make_top(num_inputs, config, generator)
 
-    def forward(self, dense: torch.Tensor, pooled: torch.Tensor) -> torch.Tensor:
+    def interact(self, dense: torch.Tensor, pooled: torch.Tensor) -> torch.Tensor:
         """Map dense [c, N] and pooled [c, F, D] to logits, see `DensePart`."""
         x = self.join_vectors(dense, pooled)
         for layer in self.layers:

@@ -1,10 +1,13 @@
 """Counts how large the dense part of a model is, from its configuration alone."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dlrm.config import STATE_PER_PARAMETER, JobSpec, ModelConfig, ResolvedJob
+from dlrm.planning.attention_sizes import count_attention
 from dlrm.planning.interaction_sizes import count_interaction, list_layers
 from dlrm.planning.top_sizes import TopSize, count_top
+from sharding.jagged import SequenceShape
 
 FLOAT_BYTES = 4
 BACKWARD_FACTOR = 3
@@ -34,30 +37,42 @@ class DenseSize:
     """Numbers of rows and columns of each matrix of parameters."""
 
 
-def count_dense_size(model: ModelConfig, num_dense: int, num_features: int) -> DenseSize:
-    """Count the dense part of a model with N = `num_dense` dense features and F = `num_features` embeddings."""
+def count_dense_size(
+    model: ModelConfig, num_dense: int, num_features: int, sequences: Sequence[SequenceShape] = ()
+) -> DenseSize:
+    """Count the dense part of a model with N = `num_dense` dense features and F = `num_features` embeddings.
+
+    sequences: shapes of further features, each with embeddings of L positions.
+    """
     bottom = list_layers(num_dense, model.bottom_mlp) if num_dense else []
-    interaction = count_interaction(model, num_dense, num_features)
+    attention = count_attention(model, sequences)
+    num_interacting = num_features + len(sequences)
+    interaction = count_interaction(model, num_dense, num_interacting)
     top = count_top(model, interaction.num_outputs) if interaction.has_top else TopSize()
-    layers = [*bottom, *interaction.layers, *top.layers]
+    others = [*bottom, *interaction.layers, *top.layers]
+    layers, norms = [*attention.layers, *others], [*attention.norms, *interaction.norms]
     num_biases = sum(layer.num_outputs for layer in layers if layer.has_bias)
-    num_in_norms = sum(2 * norm.num_gains for norm in interaction.norms) + top.num_offsets
+    num_in_norms = sum(2 * norm.num_gains for norm in norms) + top.num_offsets + attention.num_places
     num_in_matrices = sum(layer.num_inputs * layer.num_outputs for layer in layers)
-    num_vectors = num_features + (num_dense > 0)
-    num_activations = num_vectors * model.embedding_dim + interaction.num_outputs
-    num_activations += sum(layer.num_rows * layer.num_outputs for layer in layers)
+    num_embeddings = num_features + sum(shape.max_length for shape in sequences)
+    num_vectors = num_embeddings + len(sequences) + (num_dense > 0)
+    num_activations = num_vectors * model.embedding_dim + interaction.num_outputs + attention.num_kept
+    num_activations += sum(layer.num_rows * layer.num_outputs for layer in others)
     num_activations += sum(norm.num_rows * norm.num_gains for norm in interaction.norms) + top.num_mixed
     # A layer of the top has the gradient of its output twice, before and after its ReLU.
     widths = [layer.num_outputs for layer in top.layers]
     in_top = interaction.num_kept + interaction.num_outputs + sum(widths) + 2 * max(widths, default=0) + top.num_mixed
     return DenseSize(
         num_parameters=num_in_matrices + num_biases + num_in_norms,
-        num_multiplications=interaction.num_products
+        num_multiplications=attention.num_products
+        + interaction.num_products
         + top.num_products
         + sum(layer.num_rows * layer.num_inputs * layer.num_outputs for layer in layers),
-        num_pooled=num_features * model.embedding_dim,
+        num_pooled=num_embeddings * model.embedding_dim,
         num_activations=num_activations,
-        num_at_peak=sum(layer.num_outputs for layer in bottom) + max(in_top, interaction.num_at_peak),
+        num_at_peak=sum(layer.num_outputs for layer in bottom)
+        + attention.num_kept
+        + max(in_top, interaction.num_at_peak, num_interacting * model.embedding_dim + attention.num_in_backward),
         matrices=tuple((layer.num_inputs, layer.num_outputs) for layer in layers),
     )
 

@@ -19,7 +19,7 @@ from dlrm.config import Counting, DataConfig, DynamicIdsConfig, Hashing, Resolve
 from dlrm.data.encode.encoders import is_missing_as_before
 from dlrm.planning.raw_sample import RawSample, count_rows, read_sample
 from dlrm.planning.shortages import RowCounts
-from dlrm.planning.sizes import Sizes, make_table
+from dlrm.planning.sizes import Sizes, add_sequences, list_sequences, make_table
 from sharding.planner import Table
 
 SHARED_ROWS = 2
@@ -52,6 +52,8 @@ def estimate_sizes(resolved: ResolvedJob) -> Sizes:
     scale = max(1.0, rows.num_train_rows / sample.num_rows)
     tables: list[Table] = []
     for index, column in enumerate(data.raw_schema.categorical):
+        if column.sequence is not None:
+            continue
         rule = data.vocabulary.get_rule(column.feature)
         if column.max_table_rows is not None:
             num_rows = column.max_table_rows
@@ -70,13 +72,14 @@ def estimate_sizes(resolved: ResolvedJob) -> Sizes:
         tables.append(
             make_table(column.feature, num_rows, dim, column.multi_hot, data.vocabulary.count_ids_per_value(column))
         )
-    basis = _find_basis(data, sample)
+    basis, sequences = _find_basis(data, sample), list_sequences(data.raw_schema)
     return Sizes(
-        tables,
+        add_sequences(tables, sequences),
         _count_dense(resolved, sample),
         f"{'' if basis is None else 'an estimate: '}{_describe(sample, time.perf_counter() - started)}",
         estimated_from=basis,
         rows=rows,
+        sequences=sequences,
     )
 
 

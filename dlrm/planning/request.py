@@ -10,6 +10,7 @@ from dlrm.config.sharding import MIN_RESIDENT_MEMORY
 from dlrm.planning import dense_size as dense
 from dlrm.planning.machine_resources import MachineResources, choose_transport, is_for_this_machine
 from dlrm.planning.refusal import make_plan_or_refuse
+from sharding.jagged import SequenceShape
 from sharding.planner import Dense, Plan, PlanError, PlanRequest, Rule, Table, Topology
 from sharding.planner.check import count_bytes_by_memory_domain, find_faults
 from sharding.planner.types import (
@@ -51,20 +52,28 @@ class InvalidPlanError(RuntimeError):
 
 
 def make_checked_plan(
-    resolved: ResolvedJob, tables: Sequence[Table], num_dense: int, here: MachineResources
+    resolved: ResolvedJob,
+    tables: Sequence[Table],
+    num_dense: int,
+    here: MachineResources,
+    sequences: Sequence[SequenceShape] = (),
 ) -> tuple[PlanRequest, Plan]:
     """Make and check the plan of a job's tables, named as its columns, on this machine.
 
-    The request has the chunk of the job: on GPUs an automatic one is as large as there is room for. Raises
-    PlanError, with a field of the job's document, and InvalidPlanError.
+    sequences: shapes of the features that are sequences. The request has the chunk of the job: on GPUs an automatic one
+    is as large as there is room for. Raises PlanError, with a field of the job's document, and InvalidPlanError.
     """
+
+    def make_request(job: ResolvedJob) -> PlanRequest:
+        return make_plan_request(job, tables, num_dense, here, sequences)
+
     try:
-        request, plan = _plan_with_a_chunk(resolved, lambda job: make_plan_request(job, tables, num_dense, here))
+        request, plan = _plan_with_a_chunk(resolved, make_request)
     except PlanError as error:
         raise replace(error, field=_get_job_field(error)) from None
     if faults := find_faults(request, plan):
         raise InvalidPlanError(f"the planner made an invalid plan: {'; '.join(faults)}")
-    request = _choose_chunk(resolved, request, plan, lambda job: make_plan_request(job, tables, num_dense, here))
+    request = _choose_chunk(resolved, request, plan, make_request)
     return request, plan
 
 
@@ -104,12 +113,19 @@ def _choose_chunk(
 
 
 def make_plan_request(
-    resolved: ResolvedJob, tables: Sequence[Table], num_dense: int, here: MachineResources
+    resolved: ResolvedJob,
+    tables: Sequence[Table],
+    num_dense: int,
+    here: MachineResources,
+    sequences: Sequence[SequenceShape] = (),
 ) -> PlanRequest:
-    """Return the request for the plan of a job. num_dense: N, dense features of a sample."""
+    """Return the request for the plan of a job.
+
+    num_dense: N, dense features of a sample. sequences: shapes of the features that are sequences.
+    """
     job = resolved.job
     topology = _make_topology(job, here)
-    size = dense.count_dense_size(job.model, num_dense, len(tables))
+    size = dense.count_dense_size(job.model, num_dense, len(tables), sequences)
     share_size, num_batches = resolved.share_size, NUM_BATCHES[topology.device]
     transport = choose_transport(job, here)
     ranks_per_node, is_on_cpu = job.resources.workers_per_node, topology.device == "cpu"

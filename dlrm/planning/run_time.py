@@ -23,7 +23,7 @@ def estimate_training_seconds(
             if not num_rows or not num_steps:
                 continue
             resized = _resize(resolved, num_rows, stage.moments_every)
-            request = make_plan_request(resized, sizes.tables, sizes.num_dense, here)
+            request = make_plan_request(resized, sizes.tables, sizes.num_dense, here, sizes.sequences)
             if request.topology.flops is None:
                 return None
             seconds += num_steps * estimate_step_seconds(request, plan)

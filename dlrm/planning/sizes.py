@@ -8,8 +8,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dlrm.config import DataConfig, Hashing, ResolvedJob, SyntheticConfig, count_synthetic_train_rows, format_some
+from dlrm.config import (
+    DataConfig,
+    Hashing,
+    ResolvedJob,
+    SchemaConfig,
+    SyntheticConfig,
+    count_synthetic_train_rows,
+    format_some,
+)
 from dlrm.planning.shortages import RowCounts
+from sharding.jagged import SequenceShape
 from sharding.planner import Table
 
 if TYPE_CHECKING:
@@ -40,6 +49,8 @@ class Sizes:
     """Rows from which some of the sizes are estimated, in words; None if all are known."""
     rows: RowCounts | None = None
     """Numbers of rows, which may be estimates too; None if the document alone gives the sizes."""
+    sequences: tuple[SequenceShape, ...] = ()
+    """Shapes of the features that are sequences."""
 
     def with_embedding_dim(self, embedding_dim: int) -> "Sizes":
         """Return the sizes for tables of another embedding dimension."""
@@ -74,6 +85,7 @@ def find_sizes(resolved: ResolvedJob, prepared: Path | None) -> Sizes:
         schema.num_dense,
         f"the prepared rows in {prepared}",
         rows=read_row_counts(prepared),
+        sequences=schema.sequences,
     )
 
 
@@ -122,6 +134,8 @@ def _get_sizes_in_document(data: DataConfig, dim: int, advice: str) -> Sizes:
     tables: list[Table] = []
     unknown: list[str] = []
     for column in data.raw_schema.categorical:
+        if column.sequence is not None:
+            continue
         kind = data.vocabulary.get_rule(column.feature)
         num_rows = column.max_table_rows or (kind.hash_size if isinstance(kind, Hashing) else None)
         if num_rows is None:
@@ -136,12 +150,42 @@ def _get_sizes_in_document(data: DataConfig, dim: int, advice: str) -> Sizes:
             f"the numbers of rows of the tables of {columns} are unknown until their values are counted{advice}"
         )
     # A column with missing values gets one more dense feature, which marks them; which ones do is unknown here.
-    return Sizes(tables, len(data.raw_schema.dense), "the job document")
+    sequences = list_sequences(data.raw_schema)
+    tables = add_sequences(tables, sequences)
+    return Sizes(tables, len(data.raw_schema.dense), "the job document", sequences=sequences)
 
 
 def make_tables(features: "Sequence[Feature]", embedding_dim: int) -> list[Table]:
-    """Return a table for each feature, with its name."""
-    return [make_table(f.name, f.num_ids, embedding_dim, f.is_multi_hot, f.ids_per_value) for f in features]
+    """Return a table for each feature that has one, with its name."""
+    tables = [
+        make_table(f.name, f.num_ids, embedding_dim, f.is_multi_hot, f.ids_per_value)
+        for f in features
+        if f.sequence is None
+    ]
+    return add_sequences(tables, [f.sequence for f in features if f.sequence is not None])
+
+
+def list_sequences(schema: SchemaConfig) -> tuple[SequenceShape, ...]:
+    """List the shapes of the sequences among the columns."""
+    targets = schema.target_numbers
+    return tuple(
+        SequenceShape(targets[number], column.sequence.max_length)
+        for number, column in enumerate(schema.categorical)
+        if column.sequence is not None
+    )
+
+
+def add_sequences(tables: Sequence[Table], sequences: Sequence[SequenceShape]) -> list[Table]:
+    """Return the tables with the ids that sequences read in them: as many as fit, since lengths are not known yet."""
+    lengths = [sum(shape.max_length for shape in sequences if shape.target == number) for number in range(len(tables))]
+    return [
+        replace(
+            table,
+            ids_per_sample=table.ids_per_sample + length,
+            embeddings_per_sample=table.embeddings_per_sample + length,
+        )
+        for table, length in zip(tables, lengths, strict=True)
+    ]
 
 
 def make_table(name: str, num_rows: int, embedding_dim: int, is_multi_hot: bool, ids_per_value: int) -> Table:

@@ -127,7 +127,7 @@ def _format_line(fields: dict[str, Any], started: float) -> str:
 
 def _make_plan(resolved: ResolvedJob, sizes: Sizes, machine: MachineResources) -> dict[str, Any]:
     try:
-        request, plan = make_checked_plan(resolved, sizes.tables, sizes.num_dense, machine)
+        request, plan = make_checked_plan(resolved, sizes.tables, sizes.num_dense, machine, sizes.sequences)
     except PlanError as error:
         return {"sizes_from": sizes.source, "refusal": error.as_dict()}
     report = make_plan_report(request, plan)

@@ -1,7 +1,7 @@
 """Builds what a job trains: the plan of its tables, the model, the optimizers, the step."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
@@ -10,7 +10,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from dlrm.checkpoint.state import TrainingState
-from dlrm.config import JobConfig, JobSpec, ResolvedJob, compute_full_rows
+from dlrm.config import NO_FILES_OF_SEQUENCES, NOT_PRECONDITIONED, JobConfig, JobSpec, ResolvedJob, compute_full_rows
 from dlrm.data.errors import DataError
 from dlrm.data.rows import DataSchema
 from dlrm.dense_sync import DenseAveraging, make_dense_sync
@@ -43,6 +43,7 @@ from sharding.embedding import (
     TransportName,
 )
 from sharding.embedding.count_rule import CountRule
+from sharding.jagged import SequenceShape
 from sharding.planner import Plan, PlanError
 from sharding.planner.report import PlanReport, make_plan_report
 
@@ -103,9 +104,16 @@ class PlannedTables:
 
 def plan_tables(resolved: ResolvedJob, schema: DataSchema) -> PlannedTables:
     """Plan one table for each feature, by what is measured on this machine. Raises DataError."""
+    if schema.sequences and resolved.job.preconditioner is not None:
+        raise DataError(NOT_PRECONDITIONED, field="preconditioner", valid="null, or data without sequences")
+    if schema.sequences and resolved.job.sharding.resident_memory is not None:
+        raise DataError(
+            NO_FILES_OF_SEQUENCES, field="sharding.resident_memory", valid="null, or data without sequences"
+        )
     try:
         tables = make_tables(schema.features, resolved.job.model.embedding_dim)
-        request, plan = make_checked_plan(resolved, tables, schema.num_dense, describe_machine(resolved.job))
+        here = describe_machine(resolved.job)
+        request, plan = make_checked_plan(resolved, tables, schema.num_dense, here, schema.sequences)
     except PlanError as error:
         raise DataError(error.message, field=error.field or "sharding", valid="; ".join(error.valid)) from None
     if dict(request.topology.sources)["memory_bytes"] == "default":
@@ -144,8 +152,9 @@ def build_parts(
     cannot be recorded.
     """
     job = resolved.job
-    model = make_dense_part(job.model, schema.num_dense, len(schema.features), job.run.seed).to(ranks.device)
-    tables = _make_tables(resolved, plan, ranks, directory)
+    num_tables, sequences = len(schema.tables), schema.sequences
+    model = make_dense_part(job.model, schema.num_dense, num_tables, job.run.seed, sequences).to(ranks.device)
+    tables = _make_tables(resolved, plan, sequences, ranks, directory)
     optimizer = make_dense_optimizer(job.dense_optimizer, model.named_parameters())
     has_halves = rows.has_windows
     gradients = _make_gradients(job, model, tables, ranks, has_halves=has_halves)
@@ -160,7 +169,8 @@ def build_parts(
         recorder = CudaRecorder()
     if recorder is not None:
         dim, num_tasks = job.model.embedding_dim, job.model.num_tasks
-        shape = ChunkShape(resolved.chunk_size, schema.num_dense, len(schema.features), dim, num_tasks)
+        num_embeddings = num_tables + sum(shape.max_length for shape in sequences)
+        shape = ChunkShape(resolved.chunk_size, schema.num_dense, num_embeddings, dim, num_tasks)
         is_compiled = _is_compiled(job, rows)
         run_chunk = GraphedChunk(
             eager,
@@ -217,7 +227,9 @@ def make_estimator(
     return ExactMoments(config, model, gradients, is_bf16=is_bf16, has_halves=has_halves)
 
 
-def _make_tables(resolved: ResolvedJob, plan: Plan, ranks: Ranks, directory: Path | None) -> ShardedTables:
+def _make_tables(
+    resolved: ResolvedJob, plan: Plan, sequences: Sequence[SequenceShape], ranks: Ranks, directory: Path | None
+) -> ShardedTables:
     """Make the tables. Raises DataError if what the job asks for does not work here."""
     job, config = resolved.job, resolved.job.table_optimizer
     rule = CountRule(**config.count_rule)
@@ -237,6 +249,7 @@ def _make_tables(resolved: ResolvedJob, plan: Plan, ranks: Ranks, directory: Pat
             pooling=job.model.pooling,
             transport=job.sharding.transport,
             mapped=mapped,
+            sequences=sequences,
         )
     except MappedFilesError as error:
         valid = "a run directory on a disk with that much space, or null for tables in memory"

@@ -36,8 +36,8 @@ def count_model_size(job: JobConfig, schema: DataSchema) -> dict[str, float | No
 
     Operations are counted in the forward and backward pass of the dense part, without the optimizer.
     """
-    size = count_dense_size(job.model, schema.num_dense, len(schema.features))
-    num_rows = sum(feature.num_ids for feature in schema.features)
+    size = count_dense_size(job.model, schema.num_dense, len(schema.tables), schema.sequences)
+    num_rows = sum(feature.num_ids for feature in schema.tables)
     return {
         "num_parameters": num_rows * job.model.embedding_dim + size.num_parameters,
         "flops_per_sample": count_flops(size, job.num_copies),

@@ -64,11 +64,11 @@ def report_data_and_plan(reporter: Reporter, dataset: Dataset, planned: PlannedT
     reporter.event(
         DATA_LOADED,
         f"{dataset.train.num_rows:,} training rows, {dataset.evaluation.num_rows:,} evaluation rows, "
-        f"{len(dataset.schema.features)} tables of {sum(f.num_ids for f in dataset.schema.features):,} rows",
+        f"{len(dataset.schema.tables)} tables of {sum(f.num_ids for f in dataset.schema.tables):,} rows",
         num_train_rows=dataset.train.num_rows,
         num_evaluation_rows=dataset.evaluation.num_rows,
         train_label_rate=dataset.train_label_rate,
-        table_rows={feature.name: feature.num_ids for feature in dataset.schema.features},
+        table_rows={feature.name: feature.num_ids for feature in dataset.schema.tables},
     )
     if dataset.train_label_rate in (0.0, 1.0):
         # The rate is weighted: rows of weight 0 may have the other label.

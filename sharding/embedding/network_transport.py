@@ -48,14 +48,23 @@ class NetworkTransport:
     """The sharded tables of ranks that exchange by all-to-all."""
 
     def __init__(
-        self, plan: Plan, optimizer: TableOptimizer, ranks: Ranks, dtype: torch.dtype, chunk_size: int
+        self,
+        plan: Plan,
+        optimizer: TableOptimizer,
+        ranks: Ranks,
+        dtype: torch.dtype,
+        chunk_size: int,
+        id_thread: BackgroundThread,
     ) -> None:
-        """Allocate this rank's shards. dtype: of pooled embeddings and gradients in transit. chunk_size: c at most."""
+        """Allocate this rank's shards. dtype: of pooled embeddings and gradients in transit. chunk_size: c at most.
+
+        id_thread: sends the ids; the same one for all that use the process group of ids.
+        """
         self._optimizer, self._ranks, self._dtype, self._chunk_size = optimizer, ranks, dtype, chunk_size
         self._specs = [list_shard_specs(plan, rank, replicated=False) for rank in range(ranks.world_size)]
         self._shards = [make_shard(spec, optimizer, torch.empty(spec.shape)) for spec in self._specs[ranks.rank]]
         self._layout = _OutputLayout.from_specs(self._specs)
-        self._id_thread = BackgroundThread("ids of the next batch")
+        self._id_thread = id_thread
 
     def list_shards(self) -> list[Shard]:
         return self._shards

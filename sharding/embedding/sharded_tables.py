@@ -11,13 +11,12 @@ import torch.distributed as dist
 from sharding.comm.process_groups import Ranks
 from sharding.embedding.fused_optimizer import FusedUpdateParams, TableOptimizer
 from sharding.embedding.initial_weights import draw_rows, fill_uniform
-from sharding.embedding.make_transport import TransportChoice, choose_transport, make_transport
+from sharding.embedding.make_transport import TransportChoice, TransportMaker, choose_transport
 from sharding.embedding.mapped_shards import MappedFiles
-from sharding.embedding.replicated_transport import ReplicatedTransport
 from sharding.embedding.shard import Shard
 from sharding.embedding.state_dict import NamedTables, TableStateDict, arrange_by_table, make_state_dict
-from sharding.embedding.transport import InputDistHandle, PooledShare, Transport
-from sharding.jagged import JaggedIds
+from sharding.embedding.transport import InputDistHandle, PooledShare
+from sharding.jagged import JaggedIds, SequenceShape
 from sharding.planner import ExchangeType, Plan
 
 EXCHANGE_DTYPES: dict[ExchangeType, torch.dtype] = {
@@ -44,7 +43,9 @@ class BatchInputDist:
 class ShardedTables:
     """Embedding tables on all ranks, one feature a table. All ranks make the same calls in the same order.
 
-    There may be no table: then nothing is exchanged, updated or saved.
+    Further features may be sequences, whose ids are rows of these tables: they come after the features of the tables in
+    ids, and the L embeddings of each after the pooled embeddings in a chunk [c, F, D]. There may be no table: then
+    nothing is exchanged, updated or saved.
     """
 
     def __init__(
@@ -59,12 +60,14 @@ class ShardedTables:
         pooling: Literal["sum", "mean"] = "sum",
         transport: TransportChoice = "auto",
         mapped: MappedFiles | None = None,
+        sequences: Sequence[SequenceShape] = (),
     ) -> None:
         """Allocate and initialise the shards of this rank. Collective. Raises TransportError, MappedFilesError.
 
         chunk_size: c at most, samples that are read at a time. pooling: of the embeddings of a bag; means are taken on
         the rank of the sample, where the lengths are, so that they depend on neither plan nor kernel. mapped:
-        files for all tables but copies, which only the memory transport can use; None for memory alone.
+        files for all tables but copies, which only the memory transport can use; None for memory alone. sequences:
+        shapes of further features, which have no tables of their own.
         """
         self._plan, self._optimizer, self._ranks, self._pooling = plan, optimizer, ranks, pooling
         self._seed = seed
@@ -74,13 +77,13 @@ class ShardedTables:
         name = choose_transport(choice, ranks, self._dtype, needs_counts=optimizer.count_rule.needs_counts)
         self.is_in_memory = name == "memory"
         """Whether all ranks share memory, also if there are no tables."""
-        self._transports: list[Transport] = []
-        if any(not planned.is_replicated for planned in plan.tables):
-            self._transports.append(make_transport(plan, optimizer, ranks, self._dtype, chunk_size, name, mapped))
-        if any(planned.is_replicated for planned in plan.tables):
-            self._transports.append(ReplicatedTransport(plan, optimizer, ranks))
+        maker = TransportMaker(optimizer, ranks, self._dtype, name, mapped)
+        self._transports = (
+            maker.make_with_sequences(plan, chunk_size, sequences) if sequences else maker.make(plan, chunk_size)
+        )
         dim = plan.tables[0].table.embedding_dim if plan.tables else 0
-        self._chunk_buffer = _ChunkBuffer(len(plan.tables), dim, ranks.device)
+        num_columns = len(plan.tables) + sum(shape.max_length for shape in sequences)
+        self._chunk_buffer = _ChunkBuffer(num_columns, dim, ranks.device)
         self._begin_rows(0)
 
     @property
@@ -105,7 +108,7 @@ class ShardedTables:
             for transport, of_transport in zip(self._transports, handle.handles, strict=True)
         ]
         has_means = self._pooling == "mean" and not handle.ids.measure_sizes().are_single
-        lengths = handle.ids.lengths if has_means else None
+        lengths = handle.ids.lengths[: len(self._plan.tables)] if has_means else None
         is_mean = self._pooling == "mean"
         return PooledBatch(
             shares, self._optimizer, full_rows, self._dtype, self._chunk_buffer, lengths, is_mean=is_mean
@@ -202,8 +205,8 @@ class PooledBatch:
     ) -> None:
         """Keep what reading needs. full_rows: as for `lookup`. dtype: of the exchange.
 
-        lengths: [F, b] int32, where sums of bags are made means. is_mean: whether they may be, in this batch or
-        another.
+        lengths: [T, b] int32, where sums of the bags of T tables are made means. is_mean: whether they may be, in this
+        batch or another.
         """
         self._shares, self._optimizer, self._full_rows = shares, optimizer, full_rows
         self._dtype, self._buffer, self._lengths = dtype, buffer, lengths
@@ -223,7 +226,7 @@ class PooledBatch:
         for share in self._shares:
             share.read_chunk(start, end, chunk)
         if self._lengths is not None:
-            chunk /= self._count_ids(start, end)
+            chunk[:, : len(self._lengths)] /= self._count_ids(start, end)
         return chunk
 
     def write_gradient(self, start: int, end: int, gradient: torch.Tensor) -> torch.Tensor:
@@ -232,7 +235,8 @@ class PooledBatch:
         Returns 0, or NaN where some of it is not finite, or too large for the dtype of the exchange.
         """
         if self._lengths is not None:
-            gradient = gradient / self._count_ids(start, end)
+            gradient = gradient.clone()
+            gradient[:, : len(self._lengths)] /= self._count_ids(start, end)
         gradient = gradient.to(self._dtype)
         for share in self._shares:
             share.write_gradient(start, end, gradient)
@@ -259,7 +263,7 @@ class PooledBatch:
             share.discard()
 
     def _count_ids(self, start: int, end: int) -> torch.Tensor:
-        """Count the ids [c, F, 1] that each sum is divided by; 1 for an empty bag, whose sum is zero."""
+        """Count the ids [c, T, 1] that each sum is divided by; 1 for an empty bag, whose sum is zero."""
         assert self._lengths is not None, "the caller wants means"
         return self._lengths[:, start:end].t().clamp(min=1).unsqueeze(2)
 

@@ -104,7 +104,7 @@ class CostEstimator:
             # The owner only updates, after a scan of the ids of all ranks for its rows. Each rank does its own lookups.
             return StepTime(update=update + num_ids * ID_BYTES / self._bandwidth)
         # The owner pools for all B samples, also for those without an id in its rows.
-        pooled = self._size * num_columns
+        pooled = self._size * table.embeddings_per_sample * num_columns
         read = num_own * (num_columns * FLOAT_BYTES / self._row_bandwidth + self._lookup_seconds)
         read += pooled * FLOAT_BYTES / self._bandwidth
         cache = self._estimate_cache_seconds(table, num_own, num_rows, num_columns)
@@ -113,12 +113,13 @@ class CostEstimator:
         topology = self._request.topology
         # Gradients come back as pooled embeddings leave: as many numbers, in the same format.
         travel = topology.estimate_all_to_all_seconds(pooled * self._request.exchange_bytes)
-        ids = topology.estimate_all_to_all_seconds(self._count_id_bytes(num_own, num_rows))
+        ids = topology.estimate_all_to_all_seconds(self._count_id_bytes(table, num_own, num_rows))
         return StepTime(ids=ids, cache=cache, lookup=read, forward=travel, backward=travel, update=update)
 
-    def _count_id_bytes(self, num_ids: float, num_rows: int) -> float:
-        """Count the bytes of the input dist of a shard: ids, and for every sample how many it has."""
-        return num_ids * self._request.count_id_bytes(num_rows) + self._size * self._request.length_bytes
+    def _count_id_bytes(self, table: Table, num_ids: float, num_rows: int) -> float:
+        """Count the bytes of the input dist of a shard: ids, and for every embedding how many it has."""
+        of_lengths = self._size * table.embeddings_per_sample * self._request.length_bytes
+        return num_ids * self._request.count_id_bytes(num_rows) + of_lengths
 
     def _estimate_update_seconds(self, num_ids: float, num_rows: int, num_columns: int, row_state_bytes: int) -> float:
         """Return the seconds to add up the gradients of `num_ids` ids by row, and to write each row once."""
@@ -153,7 +154,7 @@ class CostEstimator:
         """
         if self._request.transport == "torchrec":
             return NO_TIME
-        numbers = self._share * table.embedding_dim
+        numbers = self._share * table.embeddings_per_sample * table.embedding_dim
         # Gradients are read in fp32 and written in the format of the exchange.
         give_back = numbers * (FLOAT_BYTES + self._request.exchange_bytes) / self._bandwidth
         if self._request.transport == "network":
@@ -177,7 +178,7 @@ class CostEstimator:
         return StepTime(
             lookup=self._estimate_share_lookup_seconds(table),
             # Gradients [b, D] are read from the dense part and written to a buffer.
-            give_back=2 * self._share * dim * FLOAT_BYTES / self._bandwidth,
+            give_back=2 * self._share * table.embeddings_per_sample * dim * FLOAT_BYTES / self._bandwidth,
             update=update,
             copies_sum=self._request.topology.estimate_all_reduce_seconds(num_bytes),
         )
@@ -186,7 +187,7 @@ class CostEstimator:
         """Return the seconds in which a rank looks up its own b samples in the whole table."""
         row_bytes = table.embedding_dim * FLOAT_BYTES
         read = table.ids_per_sample * (row_bytes / self._row_bandwidth + self._lookup_seconds)
-        return self._share * (read + row_bytes / self._bandwidth)
+        return self._share * (read + table.embeddings_per_sample * row_bytes / self._bandwidth)
 
     @property
     def dense(self) -> StepTime:
@@ -217,8 +218,9 @@ class CostEstimator:
             # A ring all-reduce sends each byte twice, in a reduce-scatter and an all-gather.
             return Traffic(all_reduce=2 * leaving * table.weight_bytes * world_size)
         num_ids = self._size * table.ids_per_sample
-        ids = sum(self._count_id_bytes(num_ids * b.num_rows / table.num_rows, b.num_rows) for b in plan.blocks)
-        pooled = sum(self._size * block.num_columns for block in plan.blocks) * request.exchange_bytes
+        ids = sum(self._count_id_bytes(table, num_ids * b.num_rows / table.num_rows, b.num_rows) for b in plan.blocks)
+        num_embeddings = self._size * table.embeddings_per_sample
+        pooled = sum(num_embeddings * block.num_columns for block in plan.blocks) * request.exchange_bytes
         return Traffic(ids=leaving * ids, forward=leaving * pooled, backward=leaving * pooled)
 
 

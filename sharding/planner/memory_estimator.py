@@ -104,23 +104,24 @@ class MemoryEstimator:
         request = self._request
         # Ids are assumed to be spread evenly over rows, so that a shard gets its share of them.
         num_ids = request.global_size * table.ids_per_sample * num_rows / table.num_rows
+        num_embeddings = request.global_size * table.embeddings_per_sample
         # Each batch has 8 bytes for each id, and an offset of 8 bytes for each sample, whether it has ids here or not.
-        ids = NUM_ID_BATCHES * ID_BYTES * (num_ids + request.global_size)
+        ids = NUM_ID_BATCHES * ID_BYTES * (num_ids + num_embeddings)
         # The packets that they arrive in, of one batch at a time.
-        ids += num_ids * request.count_id_bytes(num_rows) + request.global_size * request.length_bytes
+        ids += num_ids * request.count_id_bytes(num_rows) + num_embeddings * request.length_bytes
         # Pooled embeddings leave slice by slice; the slices in flight hold samples of every rank.
-        leaving = self._in_flight * request.topology.world_size
+        leaving = self._count_in_flight(table) * request.topology.world_size
         wire_bytes, is_narrow = request.exchange_bytes, request.exchange_bytes < FLOAT_BYTES
         # The native operators pool one slice at a time in fp32, and cast it where the wire is narrower.
         pooled = leaving * wire_bytes + is_narrow * (leaving // SLICES_IN_FLIGHT) * FLOAT_BYTES
         # Gradients of all B samples stay until the update, in the format of the wire.
-        numbers = request.global_size * wire_bytes + pooled
+        numbers = num_embeddings * wire_bytes + pooled
         return math.ceil(ids + numbers * num_columns)
 
     def _estimate_torchrec_shard_bytes(self, table: Table, num_rows: int, num_columns: int) -> int:
         """Return the bytes of a shard's buffers on its owner, in TorchRec's tables."""
-        size = self._request.global_size
-        num_ids = size * table.ids_per_sample * num_rows / table.num_rows
+        size = self._request.global_size * table.embeddings_per_sample
+        num_ids = self._request.global_size * table.ids_per_sample * num_rows / table.num_rows
         if self._is_alone:
             # Offsets of the batch that trains.
             ids = size * self._id_bytes
@@ -131,11 +132,11 @@ class MemoryEstimator:
         # The lookup's output of all B samples is kept for its backward pass; on a single rank it is what gradients are
         # written over.
         looked_up = size * num_columns * self._block_bytes
-        return math.ceil(ids + looked_up) + self._estimate_torchrec_update_bytes(num_ids, num_columns)
+        return math.ceil(ids + looked_up) + self._estimate_torchrec_update_bytes(size, num_ids, num_columns)
 
-    def _estimate_torchrec_update_bytes(self, num_ids: float, num_columns: int) -> int:
+    def _estimate_torchrec_update_bytes(self, num_embeddings: float, num_ids: float, num_columns: int) -> int:
         """Return the further bytes of a shard on its owner in an update: gradients that arrive, and sorted ids."""
-        gradients = 0 if self._is_alone else self._request.global_size * num_columns * self._block_bytes
+        gradients = 0 if self._is_alone else num_embeddings * num_columns * self._block_bytes
         return math.ceil(gradients + num_ids * SORTED_BYTES["fbgemm_narrow" if self._has_narrow_ids else "fbgemm"])
 
     def estimate_copy_bytes(self, table: Table) -> int:
@@ -149,7 +150,7 @@ class MemoryEstimator:
 
         The sum has a row for each row of the table: it is all-reduced, and ranks have gradients of different rows.
         """
-        of_samples = self._share * (table.embedding_dim * FLOAT_BYTES + ID_BYTES)
+        of_samples = self._count_own(table) * (table.embedding_dim * FLOAT_BYTES + ID_BYTES)
         return of_samples + table.weight_bytes * (1 + self._request.is_averaged)
 
     def estimate_copy_update_bytes(self, table: Table) -> int:
@@ -159,7 +160,7 @@ class MemoryEstimator:
         if not self._is_torchrec:
             return scratch
         # torch sums gradients by row in float64: the sums, the gradients of b samples, and a gradient for each id.
-        expanded = self._share * (1 + table.ids_per_sample) * table.embedding_dim
+        expanded = self._share * (table.embeddings_per_sample + table.ids_per_sample) * table.embedding_dim
         return max(scratch, 2 * table.weight_bytes + math.ceil(2 * FLOAT_BYTES * expanded))
 
     def estimate_split_table_bytes(self, table: Table, blocks: Sequence[Block]) -> int:
@@ -167,7 +168,7 @@ class MemoryEstimator:
         wire_bytes = self._request.exchange_bytes
         if self._request.transport == "memory":
             # Gradients of this rank's pooled embeddings [b, D], where owners read them.
-            return self._share * table.embedding_dim * wire_bytes
+            return self._count_own(table) * table.embedding_dim * wire_bytes
         if self._is_torchrec:
             topology, num_ranges = self._request.topology, len({block.first_row for block in blocks})
             # TorchRec adds up partial embeddings of rows that are split over all ranks (of a node) on their way.
@@ -177,16 +178,18 @@ class MemoryEstimator:
             if self._is_alone:
                 return 0
             # Pooled embeddings, which gradients replace, and the copy of these that leaves.
-            arriving = self._share * num_columns * (self._block_bytes + wire_bytes)
+            arriving = self._count_own(table) * num_columns * (self._block_bytes + wire_bytes)
             # Ids and lengths by TorchRec's features, and once more in the order in which they leave.
-            leaving = 2 * self._share * (table.ids_per_sample * self._id_bytes + len(blocks) * LENGTH_BYTES)
+            of_lengths = table.embeddings_per_sample * len(blocks) * LENGTH_BYTES
+            leaving = 2 * self._share * (table.ids_per_sample * self._id_bytes + of_lengths)
             return math.ceil(arriving + leaving)
         # Slices of pooled embeddings that arrive, and slices of gradients that go back. Each range of rows sends pooled
         # embeddings of its own, which this rank adds up: a table on R ranks by rows arrives R times.
-        arriving = 2 * self._in_flight * wire_bytes * sum(block.num_columns for block in blocks)
+        arriving = 2 * self._count_in_flight(table) * wire_bytes * sum(block.num_columns for block in blocks)
         # Ids of this rank's samples on their way to the owners, and for each shard how many ids a sample has there.
         id_bytes = max(self._request.count_id_bytes(block.num_rows) for block in blocks)
-        leaving = self._share * (table.ids_per_sample * id_bytes + len(blocks) * self._request.length_bytes)
+        of_lengths = table.embeddings_per_sample * len(blocks) * self._request.length_bytes
+        leaving = self._share * (table.ids_per_sample * id_bytes + of_lengths)
         return math.ceil(arriving + leaving)
 
     def estimate_common_bytes(self, replicated: Iterable[Table] = ()) -> dict[str, int]:
@@ -194,9 +197,13 @@ class MemoryEstimator:
         request = self._request
         lengths = [table.ids_per_sample for table in request.tables]
         sample_bytes = request.num_batches * (sum(lengths) * self._id_bytes + len(lengths) * LENGTH_BYTES)
+        # Ids of sequences sample by sample, and where their embeddings go.
+        of_sequences = sum(table.ids_per_sample for table in request.tables if table.has_sequences)
+        sample_bytes += NUM_ID_BATCHES * of_sequences * (self._id_bytes + ID_BYTES + LENGTH_BYTES)
         if request.transport == "memory":
             # Ids and offsets once more, in the shared buffer where the other ranks read them.
-            sample_bytes += (sum(lengths) + len(lengths)) * ID_BYTES
+            num_embeddings = sum(table.embeddings_per_sample for table in request.tables)
+            sample_bytes += (sum(lengths) + num_embeddings) * ID_BYTES
         # Tables are updated one after the other, so that only the one with most ids counts; its shard may get the ids
         # of all B samples. FBGEMM sorts those of all tables at once, which is counted with each shard.
         sorting = 0 if self._is_torchrec else SORTED_BYTES["native"] * request.global_size * max(lengths, default=0)
@@ -233,7 +240,8 @@ class MemoryEstimator:
         if request.topology.device == "cpu" or not self._is_torchrec:
             return {}
         chunk_size = min(request.chunk_size, self._share)
-        pooled = chunk_size * sum(table.embedding_dim for table in request.tables) * FLOAT_BYTES
+        num_columns = sum(table.embeddings_per_sample * table.embedding_dim for table in request.tables)
+        pooled = math.ceil(chunk_size * num_columns * FLOAT_BYTES)
         # The graph of a chunk writes their gradients to memory of their own.
         gradients = pooled if dense.are_activations_kept else 0
         activations = dense.memory_bytes.get(ACTIVATIONS, 0) + gradients - self._count_reused_bytes()
@@ -249,9 +257,21 @@ class MemoryEstimator:
         if request.dense.are_activations_kept or not self._is_alone or has_copies:
             return 0
         return sum(
-            self._estimate_torchrec_update_bytes(request.global_size * table.ids_per_sample, table.embedding_dim)
+            self._estimate_torchrec_update_bytes(
+                request.global_size * table.embeddings_per_sample,
+                request.global_size * table.ids_per_sample,
+                table.embedding_dim,
+            )
             for table in request.tables
         )
+
+    def _count_own(self, table: Table) -> int:
+        """Return the embeddings of one rank's samples in a table."""
+        return math.ceil(self._share * table.embeddings_per_sample)
+
+    def _count_in_flight(self, table: Table) -> int:
+        """Return the embeddings of one rank that are in flight at the same time: all if the table has sequences."""
+        return self._count_own(table) if table.has_sequences else self._in_flight
 
     def _count_samples_in_flight(self, split_columns: int) -> int:
         """Return the samples of one rank whose pooled embeddings are in flight at the same time."""

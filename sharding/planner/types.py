@@ -48,9 +48,17 @@ class Table:
     embedding_dim: int
     ids_per_sample: float = 1.0
     """Mean number of ids that a sample has for the feature (TorchRec's pooling factor)."""
+    embeddings_per_sample: float = 1.0
+    """Mean number of embeddings of a sample: 1 if its ids are pooled, and one for each id if sequences read the
+    table."""
     cache_share: float = 1.0
     """Share of the rows that GPUs cache if the table stays in the memory of the host; 1: the table itself is in the
     memory of its ranks."""
+
+    @property
+    def has_sequences(self) -> bool:
+        """Whether each id of a sample has an embedding of its own."""
+        return self.embeddings_per_sample > 1
 
     @property
     def is_cached(self) -> bool:

@@ -17,7 +17,7 @@ from dlrm.train.dense_pass import DensePass, EagerChunk
 from dlrm.train.profiler import PartClock
 from sharding.comm.gradient_buffer import GradientBuffer
 from sharding.comm.process_groups import Ranks
-from sharding.jagged import JaggedIds
+from sharding.jagged import JaggedIds, SequenceShape
 
 NUM_DENSE, NUM_FEATURES = 5, 3
 
@@ -35,16 +35,19 @@ class MomentsSetting:
     is_weighted: bool = False
     is_bf16: bool = False
     has_bf16_squares: bool = False
+    sequences: tuple[SequenceShape, ...] = ()
 
     def build_model(self) -> DensePart:
-        return make_dense_part(self.model, NUM_DENSE, NUM_FEATURES, seed=3).to(self.dtype)
+        return make_dense_part(self.model, NUM_DENSE, NUM_FEATURES, 3, self.sequences).to(self.dtype)
 
     def draw_rows(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
         """Draw dense [B, N], pooled [B, F, D], labels [B] or [B, T] and weights [B]; padding rows have weight 0."""
         generator = torch.Generator().manual_seed(11)
         dense = torch.randn(self.global_size, NUM_DENSE, generator=generator, dtype=torch.float64)
-        shape = (self.global_size, NUM_FEATURES, self.model.embedding_dim)
+        num_embeddings = NUM_FEATURES + sum(shape.max_length for shape in self.sequences)
+        shape = (self.global_size, num_embeddings, self.model.embedding_dim)
         pooled = torch.randn(shape, generator=generator, dtype=torch.float64)
+        self._cut_sequences(pooled, generator)
         labels = (torch.rand(self.global_size, generator=generator) < 0.3).double()
         weights = 3 * torch.rand(self.global_size, generator=generator, dtype=torch.float64)
         weights = weights * (weights > 0.5) if self.is_weighted else torch.ones_like(weights)
@@ -56,6 +59,15 @@ class MomentsSetting:
             further[torch.rand(further.shape, generator=generator) < 0.3] = torch.nan
             labels = torch.cat([labels[:, None], further], dim=1)
         return dense, pooled, labels.to(self.dtype), weights
+
+    def _cut_sequences(self, pooled: torch.Tensor, generator: torch.Generator) -> None:
+        """Leave out the first positions of sequences, up to all of them."""
+        first = NUM_FEATURES
+        for sequence in self.sequences:
+            num_empty = torch.randint(0, sequence.max_length + 1, (self.global_size, 1), generator=generator)
+            is_empty = torch.arange(sequence.max_length) < num_empty
+            pooled[:, first : first + sequence.max_length][is_empty] = 0.0
+            first += sequence.max_length
 
     def list_positions(self, ranks: Ranks) -> list[int]:
         """List the positions of this rank's share in the global batch: valid ones first, then by group.

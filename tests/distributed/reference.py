@@ -12,7 +12,7 @@ from dlrm.config import ModelConfig
 from dlrm.data.batches import Batch
 from dlrm.data.rows import NumpyIds, make_single_id_bags, pad_with_empty_bags
 from dlrm.model import make_dense_part
-from sharding.jagged import JaggedIds
+from sharding.jagged import JaggedIds, SequenceShape
 
 MODEL = ModelConfig(embedding_dim=16, bottom_mlp=[32, 16], top_mlp=[32, 1])
 NUM_DENSE = 5
@@ -120,6 +120,7 @@ class ReferenceModel:
         mean_weight: float = 1.0,
         num_dense: int = NUM_DENSE,
         initial_sum: float = 0.0,
+        sequences: Sequence[SequenceShape] = (),
     ) -> None:
         """Copy the initial weights. tables: whole. mean_weight: mean weight of all training samples.
 
@@ -128,7 +129,8 @@ class ReferenceModel:
         self._config = model
         self._mean_weight = mean_weight
         self.tables = {name: weights.double().requires_grad_() for name, weights in tables.items()}
-        self.model = make_dense_part(model, num_dense, len(tables), seed).double()
+        self._sequences = sequences
+        self.model = make_dense_part(model, num_dense, len(tables), seed, sequences).double()
         self._is_adagrad = table_optimizer == "rowwise_adagrad"
         self._row_sums = {
             name: torch.full((len(weights),), initial_sum, dtype=torch.float64) for name, weights in tables.items()
@@ -179,13 +181,19 @@ class ReferenceModel:
         return gradients
 
     def pool(self, batch: GlobalBatch) -> torch.Tensor:
-        """[B, F, D]"""
+        """[B, F, D], the positions of sequences last."""
         shape = len(batch.labels), self._config.embedding_dim
         pooled = [torch.zeros(len(batch.labels), 0, shape[1], dtype=torch.float64)]
-        for table, lengths, ids, rows in zip(self.tables.values(), batch.bags.lengths, *batch.split_ids(), strict=True):
+        features = list(zip(batch.bags.lengths, *batch.split_ids(), strict=True))
+        for table, (lengths, ids, rows) in zip(self.tables.values(), features, strict=False):
             embeddings = table[torch.from_numpy(ids)]
             if self._config.pooling == "mean":
                 embeddings = embeddings / torch.from_numpy(lengths[rows]).unsqueeze(1)
             zeros = torch.zeros(shape, dtype=torch.float64)
             pooled.append(zeros.index_add(0, torch.from_numpy(rows), embeddings).unsqueeze(1))
+        for sequence, (lengths, ids, rows) in zip(self._sequences, features[len(self.tables) :], strict=True):
+            table, places = list(self.tables.values())[sequence.target], np.concatenate([np.arange(n) for n in lengths])
+            places += sequence.max_length - lengths[rows]
+            positions = torch.zeros(shape[0], sequence.max_length, shape[1], dtype=torch.float64)
+            pooled.append(positions.index_put((torch.from_numpy(rows), torch.from_numpy(places)), table[ids]))
         return torch.cat(pooled, dim=1)

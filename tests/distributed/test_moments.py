@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from dlrm.config import ModelConfig, MomentsConfig
+from sharding.jagged import SequenceShape
 from tests.distributed.measure_moments import MeasuredMoments, MomentsSetting, compute_sample_gradients, measure_moments
 from tests.dlrm.model.small_models import TASKS, make_small_model
 from tests.rank_pool.pool import RankPools
@@ -20,7 +21,12 @@ MODELS = {
     "masknet": make_small_model("masknet"),
     "wukong": make_small_model("wukong"),
     "tasks": make_small_model("dlrm", tasks=TASKS["tasks"], task_sharing=SHARING, top_mlp=[10, 1]),
+    "din": make_small_model("dlrm", attention={"kind": "din", "hidden": [6, 4]}),
+    "transformer": make_small_model("dlrm", attention={"kind": "transformer", "num_layers": 2, "hidden": [10]}),
+    "hstu": make_small_model("dlrm", attention={"kind": "hstu", "num_layers": 2}),
 }
+SEQUENCES = (SequenceShape(1, 5), SequenceShape(0, 3))
+"""Sequences of the models with attention."""
 ALL = MomentsConfig(estimator="exact", fraction=1.0)
 SHARE = MomentsConfig(estimator="exact", fraction=0.5)
 GROUPS = MomentsConfig(estimator="groups", num_groups=4)
@@ -81,7 +87,8 @@ def assert_moments(measured: MeasuredMoments, setting: MomentsSetting, tolerance
 def test_moments_are_those_of_the_samples_one_by_one(
     rank_pools: RankPools, world_size: int, model: str, moments: MomentsConfig, chunk_size: int, setting: MomentsSetting
 ):
-    setting = replace(setting, model=MODELS[model], moments=moments, chunk_size=chunk_size)
+    sequences = SEQUENCES if MODELS[model].attention else ()
+    setting = replace(setting, model=MODELS[model], moments=moments, chunk_size=chunk_size, sequences=sequences)
     for measured in rank_pools.of(world_size).run(measure_moments, setting):
         assert_moments(measured, setting, 1e-10)
     for measured in rank_pools.of(world_size).run(measure_moments, replace(setting, dtype=torch.float32)):
@@ -98,7 +105,8 @@ def test_moments_of_a_handful_of_samples_are_theirs(rank_pools: RankPools, momen
 
 @pytest.mark.parametrize("model", MODELS)
 def test_squares_in_bf16_are_within_one_percent(rank_pools: RankPools, model: str):
-    setting = replace(WHOLE, model=MODELS[model], dtype=torch.float32, is_bf16=True, global_size=512, num_valid=512)
+    size = {"global_size": 512, "num_valid": 512, "sequences": SEQUENCES if MODELS[model].attention else ()}
+    setting = replace(WHOLE, model=MODELS[model], dtype=torch.float32, is_bf16=True, **size)
     (in_fp32,) = rank_pools.of(1).run(measure_moments, setting)
     (in_bf16,) = rank_pools.of(1).run(measure_moments, replace(setting, has_bf16_squares=True))
     pairs = list(zip(in_bf16.mean_square, in_fp32.mean_square, strict=True))

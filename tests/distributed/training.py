@@ -30,6 +30,7 @@ from dlrm.train.build import Parts, TrainRows, build_parts
 from sharding.comm.process_groups import Ranks
 from sharding.embedding import ShardedTables
 from sharding.embedding.initial_weights import fill_uniform
+from sharding.jagged import SequenceShape
 from sharding.planner import Plan, Table
 from tests.distributed.reference import MODEL, NUM_DENSE, TABLE_ROWS, GlobalBatch, ReferenceModel
 from tests.rank_pool.pool import RankPools
@@ -72,6 +73,7 @@ class TrainingSetting:
     cuda_graphs: str = "auto"
     resident_memory: int | None = None
     """Bytes of the tables that stay in memory; None for all."""
+    sequences: tuple[SequenceShape, ...] = ()
 
     def resolve_job(self, world_size: int) -> ResolvedJob:
         further = [{"name": t.label, "kind": t.kind} for t in self.model.tasks or () if t.label is not None]
@@ -117,7 +119,12 @@ class TrainingSetting:
 
     @property
     def schema(self) -> DataSchema:
-        return DataSchema(self.num_dense, tuple(Feature(name, rows) for name, rows in self.table_rows))
+        tables = [Feature(name, rows) for name, rows in self.table_rows]
+        sequences = [
+            Feature(f"s{number}", tables[shape.target].num_ids, True, sequence=shape)
+            for number, shape in enumerate(self.sequences)
+        ]
+        return DataSchema(self.num_dense, (*tables, *sequences))
 
     def cut_share(self, batch: GlobalBatch, ranks: Ranks) -> Batch:
         """Cut out this rank's rows, in the order that the estimator of moments expects."""
@@ -214,6 +221,7 @@ def run_reference(setting: TrainingSetting, batches: list[GlobalBatch]) -> tuple
         setting.mean_weight,
         setting.num_dense,
         setting.initial_accumulator,
+        setting.sequences,
     )
     return [reference.step(batch, setting.dense_rate, setting.table_rate) for batch in batches], reference
 

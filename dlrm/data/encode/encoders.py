@@ -26,7 +26,7 @@ from dlrm.data.encode.vocabulary import (
 )
 from dlrm.data.raw.block import CategoricalValues, RawTable
 from dlrm.data.rows import DataSchema, Feature, Rows
-from sharding.jagged import JaggedIds
+from sharding.jagged import JaggedIds, SequenceShape
 
 MISSING_COUNT = np.float32(-1.0)
 """Feature of a missing value with transform `log`; a present value gives at least 0."""
@@ -98,6 +98,7 @@ class Encoders:
     schema: SchemaConfig
     dense: Sequence[DenseEncoder]
     vocabularies: Sequence[Vocabulary]
+    """Vocabulary of each categorical column; sequences have the one of their target."""
 
     @property
     def dense_names(self) -> list[str]:
@@ -106,10 +107,17 @@ class Encoders:
 
     @property
     def schema_of_rows(self) -> DataSchema:
-        columns = zip(self.schema.categorical, self.vocabularies, strict=True)
+        targets = self.schema.target_numbers
+        columns = enumerate(zip(self.schema.categorical, self.vocabularies, strict=True))
         features = (
-            Feature(column.feature, vocabulary.num_ids, column.multi_hot, len(vocabulary.missing_ids))
-            for column, vocabulary in columns
+            Feature(
+                column.feature,
+                vocabulary.num_ids,
+                column.multi_hot,
+                len(vocabulary.missing_ids),
+                None if column.sequence is None else SequenceShape(targets[number], column.sequence.max_length),
+            )
+            for number, (column, vocabulary) in columns
         )
         return DataSchema(len(self.dense_names), tuple(features))
 
@@ -149,8 +157,12 @@ class Encoders:
     def save(self, directory: Path) -> None:
         """Write the encoders to `directory`, which is created; equal encoders give equal bytes. Raises OSError."""
         directory.mkdir(parents=True, exist_ok=True)
-        saved: list[_CountedRecord | _DynamicRecord | HashedVocabulary | RangeVocabulary] = []
+        saved: list[_CountedRecord | _DynamicRecord | _SharedRecord | HashedVocabulary | RangeVocabulary] = []
+        targets = self.schema.target_numbers
         for index, vocabulary in enumerate(self.vocabularies):
+            if index in targets:
+                saved.append(_SharedRecord(target=targets[index]))
+                continue
             file = f"vocabulary-{index}.parquet"
             match vocabulary:
                 case CountedVocabulary():
@@ -187,6 +199,13 @@ class Encoders:
         saved = _EncodersRecord.model_validate_json((directory / FILE).read_bytes())
         vocabularies: list[Vocabulary] = []
         for entry in saved.vocabularies:
+            if isinstance(entry, _SharedRecord):
+                if entry.target >= len(vocabularies):
+                    raise ValueError(
+                        f"the vocabulary of a sequence is that of column {entry.target}, which comes later"
+                    )
+                vocabularies.append(vocabularies[entry.target])
+                continue
             if not isinstance(entry, _CountedRecord | _DynamicRecord):
                 vocabularies.append(entry)
                 continue
@@ -227,9 +246,19 @@ class _DynamicRecord(_Record):
     base: str | None
 
 
+class _SharedRecord(_Record):
+    """The vocabulary of a sequence, which is the one of its target, an earlier column."""
+
+    kind: Literal["shared"] = "shared"
+    target: int = Field(ge=0)
+
+
 class _EncodersRecord(_Record):
     table_schema: SchemaConfig = Field(alias="schema")
     dense: list[DenseEncoder]
     vocabularies: list[
-        Annotated[_CountedRecord | _DynamicRecord | HashedVocabulary | RangeVocabulary, Field(discriminator="kind")]
+        Annotated[
+            _CountedRecord | _DynamicRecord | _SharedRecord | HashedVocabulary | RangeVocabulary,
+            Field(discriminator="kind"),
+        ]
     ]

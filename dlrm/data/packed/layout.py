@@ -26,6 +26,7 @@ from dlrm.config.patterns import PACKED_META
 from dlrm.data.errors import DataError
 from dlrm.data.raw.odd_values import OddValues
 from dlrm.data.rows import DataSchema, Feature
+from sharding.jagged import SequenceShape
 
 FORMAT_VERSION = 1
 META = PACKED_META
@@ -67,6 +68,8 @@ class FeatureMeta(_Record):
     num_ids: int
     is_multi_hot: bool
     ids_per_value: int = 1
+    sequence: SequenceShape | None = None
+    """Shape of the lists if their order counts: their ids are rows of the target's table."""
 
 
 class SplitMeta(_Record):
@@ -124,7 +127,7 @@ class PackedMeta(_Record):
 
     @property
     def schema_of_rows(self) -> DataSchema:
-        features = (Feature(f.name, f.num_ids, f.is_multi_hot, f.ids_per_value) for f in self.features)
+        features = (Feature(f.name, f.num_ids, f.is_multi_hot, f.ids_per_value, f.sequence) for f in self.features)
         return DataSchema(len(self.dense), tuple(features))
 
     @property

@@ -242,6 +242,7 @@ class PackedRows:
             for feature, bags in self._lists.items():
                 lengths[feature, piece], lists[feature] = bags.read(numbers)
                 self._check_ids(feature, get_bag_values_name(feature), lists[feature])
+                self._check_lengths(feature, lengths[feature, piece])
             return lists
 
         lists = self._threads.map(read_piece, range(0, num_rows, _PIECE_ROWS))
@@ -279,6 +280,17 @@ class PackedRows:
                 self._directory / file,
                 field=feature.name,
                 valid=f"0 to {feature.num_ids - 1}, as its meta.json says; prepare the data again",
+            )
+
+    def _check_lengths(self, index: int, lengths: NDArray[np.int32]) -> None:
+        """Raise DataError if a sequence of feature number `index` is too long: it has no more positions."""
+        feature = self.schema.features[index]
+        if feature.sequence is not None and len(lengths) and lengths.max() > feature.sequence.max_length:
+            raise DataError(
+                f"contains a sequence of {format_count(int(lengths.max()), 'id')}",
+                self._directory / get_bag_offsets_name(index),
+                field=feature.name,
+                valid=f"up to {feature.sequence.max_length}, as its meta.json says; prepare the data again",
             )
 
     def _concatenate_ids(self, single: NDArray[np.int64], lists: list[dict[int, NDArray[Any]]]) -> NDArray[np.int64]:

@@ -55,7 +55,9 @@ def assign_columns(
     rules = {
         index: rule
         for index, column in enumerate(rows.schema.categorical)
-        if column.has_ids and isinstance(rule := config.vocabulary.get_rule(column.feature), DynamicIdsConfig)
+        if column.has_ids
+        and column.sequence is None
+        and isinstance(rule := config.vocabulary.get_rule(column.feature), DynamicIdsConfig)
     }
     if not rules:
         return {}

@@ -48,11 +48,11 @@ def fit_encoders(
 
     assigned: outcome for the columns whose ids come and go, by index of the column.
     """
-    columns = rows.schema.categorical
+    columns, targets = rows.schema.categorical, rows.schema.target_numbers
     counting = {
         index: kind
         for index, column in enumerate(columns)
-        if column.has_ids and isinstance(kind := vocabulary.get_rule(column.feature), Counting)
+        if column.has_ids and index not in targets and isinstance(kind := vocabulary.get_rule(column.feature), Counting)
     }
     min_counts = {index: kind.min_count for index, kind in counting.items()}
     counts = count_values(rows, min_counts, workers, progress)
@@ -60,7 +60,9 @@ def fit_encoders(
     vocabularies: list[Vocabulary] = []
     for index, column in enumerate(columns):
         base_vocabulary = None if base is None else base.vocabularies[index]
-        if index in assigned:
+        if index in targets:
+            vocabularies.append(vocabularies[targets[index]])
+        elif index in assigned:
             vocabularies.append(assigned[index].vocabulary)
         elif index in counting:
             vocabularies.append(_fit_counted_vocabulary(counts[index], counting[index], base_vocabulary))
@@ -186,7 +188,7 @@ def check_base(config: DataConfig, base: Encoders) -> None:
     schema = config.raw_schema
     _check_schema(schema, base.schema, None, "the same columns in the same order as in the base, or no base")
     for index, column in enumerate(schema.categorical):
-        if not column.has_ids:
+        if not column.has_ids or column.sequence is not None:
             continue
         kind = config.vocabulary.get_rule(column.feature)
         vocabulary = base.vocabularies[index]
@@ -268,7 +270,11 @@ def _check_schema(schema: SchemaConfig, expected: SchemaConfig, directory: Path 
 def _describe_use(column: CategoricalColumn) -> str:
     if column.bucketize is not None:
         return f"divided into {column.bucketize} ranges"
-    return column.type + (", multi-hot" if column.multi_hot else "") if column.has_ids else "part of a time"
+    if not column.has_ids:
+        return "part of a time"
+    if column.sequence is not None:
+        return f"{column.type}, sequences of {column.sequence.target}"
+    return column.type + (", multi-hot" if column.multi_hot else "")
 
 
 def _find_difference(columns: Mapping[str, str], expected: Mapping[str, str]) -> str | None:

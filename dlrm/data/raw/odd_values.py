@@ -9,10 +9,10 @@ from typing import Literal
 from dlrm.config import format_count
 
 _MAX_SHOWN_COLUMNS = 10
-OddKind = Literal["extreme", "rounded"]
+OddKind = Literal["extreme", "rounded", "shortened"]
 OddValues = dict[OddKind, dict[str, int]]
 """Number of values by kind and column: `extreme` ones are taken as missing, `rounded` ones are ids from floats so large
-that each stands for several integers."""
+that each stands for several integers, `shortened` ones are lists longer than their `sequence.max_length`."""
 
 
 def add_odd_values(total: OddValues, more: Mapping[OddKind, Mapping[str, int]]) -> None:
@@ -43,5 +43,8 @@ def _describe(kind: OddKind, number: int) -> str:
     if kind == "extreme":
         are = "value is" if number == 1 else "values are"
         return f"{number:,} {are} infinite, beyond float32 or a limit of 64-bit integers, taken as missing"
+    if kind == "shortened":
+        are = "list is" if number == 1 else "lists are"
+        return f"{number:,} {are} longer than sequence.max_length, and read up to that length"
     are = "id is a float" if number == 1 else "ids are floats"
     return f"{number:,} {are} so large that each stands for several integers: store such ids as integers or text"

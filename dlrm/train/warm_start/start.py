@@ -98,7 +98,7 @@ def _check_fits(source: TrainedModel, resolved: ResolvedJob, dataset: Dataset) -
             encoders = open_encoders(directory)
         check_extends(encoders, open_base(source.path), directory, describe_extension(resolved))
     model_rows = read_record(source).table_rows
-    sizes = {feature.name: feature.num_ids for feature in dataset.schema.features}
+    sizes = {feature.name: feature.num_ids for feature in dataset.schema.tables}
     for name in {**model_rows, **sizes}:
         _check_table(name, model_rows.get(name), sizes.get(name), source)
     return {name: (before, sizes[name]) for name, before in model_rows.items() if before != sizes[name]}

@@ -12,7 +12,7 @@ from torch.distributed.checkpoint.state_dict_saver import save
 from dlrm.config import DataConfig, JobConfig, resolve
 from dlrm.data.dataset import Dataset
 from dlrm.data.open import open_data
-from dlrm.exported_model.export import export_model
+from dlrm.exported_model.export import export_model, make_model
 from dlrm.exported_model.layout import CARD, MANIFEST, Manifest
 from dlrm.model import PlainModel
 from dlrm.record import FileRecord
@@ -38,7 +38,7 @@ def job_of(data: DataConfig, **fields: Any) -> JobConfig:
 def save_weights(checkpoint: Path, job: JobConfig, dataset: Dataset, seed: int) -> PlainModel:
     """A checkpoint as far as an export reads it, of random weights; they are in the model that is returned."""
     torch.manual_seed(seed)
-    model = PlainModel(job.model, dataset.schema.num_dense, {f.name: f.num_ids for f in dataset.schema.features})
+    model = make_model(job, dataset.schema)
     state = {name: 0.3 * torch.randn(tensor.shape) for name, tensor in model.state_dict().items()}
     model.load_state_dict(state, assign=True)
     tables = {name: state[f"tables.{name}.weight"] for name in model.tables}

@@ -11,6 +11,7 @@ from sharding.comm.step_vote import DEFAULT_VOTE, all_reduce_votes
 from sharding.embedding import MappedFiles, ShardedTables, TableOptimizer
 from sharding.embedding.count_rule import CountRule
 from sharding.embedding.make_transport import TransportName
+from sharding.jagged import SequenceShape
 from sharding.planner import ExchangeType, Plan
 from tests.sharding.embedding.table_batches import DIM, GLOBAL_SIZE, LEARNING_RATE, ROWS, TableBatch
 from tests.sharding.embedding.transport_kinds import use_transport
@@ -39,6 +40,7 @@ class TableLayout:
     initial_state: float = 0.0
     scale: float = SCALE
     mapped: MappedFiles | None = None
+    sequences: tuple[SequenceShape, ...] = ()
 
     def make_tables(self, ranks: Ranks) -> ShardedTables:
         return ShardedTables(
@@ -51,6 +53,7 @@ class TableLayout:
             pooling=self.pooling,
             transport=self.transport,
             mapped=self.mapped,
+            sequences=self.sequences,
         )
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dlrm.config import CategoricalColumn, DenseColumn, LabelColumn, SchemaConfig, format_count
+from dlrm.config.schema import SequenceConfig
 from dlrm.config.time_format import TimePart
 from dlrm.data.raw.block import BadRows, CategoricalValues, Parsed, RawTable, format_value, make_unknown_labels
 from dlrm.data.raw.odd_values import OddKind, OddValues
@@ -221,7 +222,11 @@ class _ColumnReader:
             if words is not None and holds_text(flat.type):
                 flat = blank_missing_parts(flat, lengths, words)
         found = self._encode_values(column, flat, np.repeat(np.arange(len(values)), lengths))
-        return CategoricalValues(found.codes, found.distinct, lengths)
+        if column.sequence is None:
+            return CategoricalValues(found.codes, found.distinct, lengths)
+        self._count_odd_values("shortened", column.name, int(np.count_nonzero(lengths > column.sequence.max_length)))
+        codes, lengths = shorten_sequences(found.codes, lengths, column.sequence)
+        return CategoricalValues(codes, found.distinct, lengths)
 
     def _encode_values(
         self, column: CategoricalColumn, values: pa.Array, row_of: NDArray[np.int64] | None
@@ -260,6 +265,24 @@ class _ColumnReader:
             rows = self._rows[indices if row_of is None else row_of[indices]]
             rows, first = np.unique(rows, return_index=True)
             self._bad.add(rows, field, lambda i: explain(values[int(indices[first[i]])]))
+
+
+def shorten_sequences(
+    codes: NDArray[np.int32], lengths: NDArray[np.int32], sequence: SequenceConfig
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Return the codes and lengths of sequences of at most `max_length` values, the newest one last.
+
+    codes: [sum of lengths], row by row. lengths: [n].
+    """
+    ends = np.cumsum(lengths, dtype=np.int64)
+    kept = np.minimum(lengths, np.int32(sequence.max_length))
+    # Number of each kept value within its row, counted from the last one that is kept.
+    from_last = np.repeat(np.cumsum(kept, dtype=np.int64), kept) - np.arange(kept.sum(), dtype=np.int64) - 1
+    if sequence.keep == "last":
+        places = np.repeat(ends, kept) - 1 - from_last
+    else:
+        places = np.repeat(ends - lengths, kept) + from_last
+    return codes[places], kept
 
 
 def _split_texts(texts: pa.Array, separator: str) -> tuple[pa.Array, NDArray[np.int32]]:
