@@ -26,6 +26,8 @@ class GrowingLog:
     on."""
     files: Sequence[str]
     """Names of the files, in the order in which they were read."""
+    num_bad_rows: int
+    """Number of bad rows of all files, which were left out."""
     is_complete: bool
     """Whether no file is to follow."""
 

@@ -17,8 +17,10 @@ DELTA_WRITTEN, DELTA_FAILED = "delta_written", "delta_failed"
 """Names of the events that a delta of the model was written, and that it could not be."""
 
 FILES_READ, FILE_LATE, FILE_CHANGED = "files_read", "file_late", "file_changed"
-"""Names of the events of a job with data.follow: files were read; one came after files with later names; one has
-changed since it was read."""
+"""Names of the events of a job with data.follow: a file was read; it came after files with later names; it has changed
+since it was read."""
+FILE_REFUSED, LOOK_FAILED = "file_refused", "look_failed"
+"""Names of the warnings of such a job: a bad file is waited for; new files cannot be looked for at present."""
 
 NEW_ROWS = "new_rows"
 """Name of the event with the metrics of the model on new rows, before it is trained on them."""

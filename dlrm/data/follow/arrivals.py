@@ -52,7 +52,7 @@ def look(config: DataConfig, data_roots: Sequence[str] | None, taken: Sequence[T
         if not _is_settled(file, config.follow):
             break
         ready.append(file)
-    changed = [file for file in found if file.name in before and before[file.name] != TakenFile.from_file(file)]
+    changed = [file for file in found if file.name in before and not before[file.name].is_same(file)]
     return Arrivals(ready, len(new) - len(ready), [file for file in late if file in ready], changed)
 
 

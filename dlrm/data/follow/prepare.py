@@ -1,13 +1,13 @@
 """Prepares the files of a growing set piece by piece, and waits for the next one.
 
-A piece is made of the fewest next files that fill a window. Which rows it has depends on the files alone, and not on
-when they came: each goes on from the encoders and the left-over rows of the piece before.
+Each file is parsed once. A piece is made as soon as the parsed rows fill a window, so that its rows depend on the files
+alone, and not on when they came: each goes on from the encoders and the left-over rows of the piece before.
 """
 
 import shutil
 import time
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from dlrm.config import DataConfig, format_count
@@ -15,16 +15,19 @@ from dlrm.data.encode.encoders import Encoders
 from dlrm.data.errors import DataError
 from dlrm.data.follow.arrivals import Arrivals, look
 from dlrm.data.follow.ledger import Ledger, TakenFile, get_piece_name
-from dlrm.data.follow.windows import TooFewRowsError, WholeWindows
+from dlrm.data.follow.windows import WholeWindows, count_waiting_rows
 from dlrm.data.packed.open import open_encoders
 from dlrm.data.prepare.fingerprint import check_unchanged, compute_fingerprint
 from dlrm.data.prepare.prepare import prepare
-from dlrm.data.prepare.progress import NoteEvent, OnEvent, ProgressEvent
+from dlrm.data.prepare.progress import NoteEvent, OnEvent, PreparationProgress, ProgressEvent
+from dlrm.data.prepare.stage import stage
+from dlrm.data.prepare.unfinished import Unfinished
 from dlrm.data.raw.data_file import DataFile
-from dlrm.record import FILE_CHANGED, FILE_LATE, FILES_READ
+from dlrm.data.threads import start_workers
+from dlrm.record import FILE_CHANGED, FILE_LATE, FILE_REFUSED, FILES_READ, LOOK_FAILED
 
 
-@dataclass(frozen=True)
+@dataclass
 class Follower:
     """Prepares what the files of one run add."""
 
@@ -36,113 +39,190 @@ class Follower:
     """Encoders that the first piece extends; None without a warm start."""
     num_threads: int
     on_event: OnEvent
+    _refused: dict[str, tuple[DataFile, DataError]] = field(default_factory=dict[str, tuple[DataFile, DataError]])
+    """Files that are waited for to be corrected, as they were when they were read, by name."""
+    _last_fault: str = ""
+    _last_wait: str = ""
 
     def prepare_next(self, batch_rows: int, num_trained: int) -> Ledger:
         """Prepare all files that are ready; wait for more unless there is a batch to train on, or the end is reached.
 
-        batch_rows: rows of a full batch. num_trained: rows that were trained on. Raises DataError; the next call
-        goes on where this one stopped.
+        batch_rows: rows of a full batch. num_trained: rows that were trained on. A bad file is waited for until it is
+        corrected or removed, if others were read before. Raises DataError; the next call goes on where this one
+        stopped.
         """
         follow = self.config.follow
         assert follow is not None, "the files are followed"
         self.directory.mkdir(parents=True, exist_ok=True)
-        ledger, waiting_since, tried = Ledger.open(self.directory), time.monotonic(), list[DataFile]()
+        ledger, waiting_since = Ledger.open(self.directory), time.monotonic()
+        self._clean(ledger)
         while not ledger.is_complete:
-            arrivals = look(self.config, self.data_roots, ledger.files)
+            arrivals = self._look(ledger)
             ledger = self._note_changes(ledger, arrivals)
-            if arrivals.ready and arrivals.ready != tried:
-                tried, waiting_since = [*arrivals.ready], time.monotonic()
-                ledger = self._add_pieces(ledger, tried, [file.name for file in arrivals.late])
+            num_files = len(ledger.files)
+            ledger = self._read_files(ledger, arrivals)
+            if len(ledger.files) > num_files:
+                waiting_since = time.monotonic()
             if ledger.get_log(self.directory).count_trainable(batch_rows) > num_trained:
                 return ledger
             idle_minutes = (time.monotonic() - waiting_since) / 60
             if follow.idle_minutes is not None and idle_minutes >= follow.idle_minutes and not arrivals.num_unsettled:
-                return self._complete(ledger, arrivals.ready)
-            self.on_event(ProgressEvent(0.0, _describe_wait(ledger, arrivals.num_unsettled)))
+                return self._complete(ledger)
+            self._tell_wait(ledger, arrivals)
             time.sleep(follow.look_every_seconds)
         return ledger
+
+    def _clean(self, ledger: Ledger) -> None:
+        """Remove what the ledger does not know: a process that was killed may have left it."""
+        known = {folder.name for folder in ledger.list_waiting_folders(self.directory)}
+        known |= {piece.name for piece in ledger.pieces}
+        for path in self.directory.iterdir():
+            if path.is_dir() and path.suffix != ".part" and path.name not in known:
+                shutil.rmtree(path, ignore_errors=True)
+
+    def _look(self, ledger: Ledger) -> Arrivals:
+        """Look for files; if that fails, as where a store does not answer, look again later. Raises DataError before
+        the first file."""
+        try:
+            arrivals = look(self.config, self.data_roots, ledger.files)
+        except (DataError, OSError) as error:
+            if not ledger.files:
+                raise
+            if str(error) != self._last_fault:
+                self.on_event(NoteEvent(LOOK_FAILED, f"new files cannot be looked for, which is tried again: {error}"))
+            self._last_fault = str(error)
+            return Arrivals([], 0, [], [])
+        self._last_fault = ""
+        return arrivals
 
     def _note_changes(self, ledger: Ledger, arrivals: Arrivals) -> Ledger:
         """Report files that have changed since they were read, each change once."""
         if not arrivals.changed:
             return ledger
-        now = {file.name: TakenFile.from_file(file) for file in arrivals.changed}
-        for file in arrivals.changed:
-            message = f"{file.name} has changed since it was read: it is not read again"
+        now = {file.name: file for file in arrivals.changed}
+        for name in now:
+            message = f"{name} has changed since it was read: it is not read again"
             self.on_event(NoteEvent(FILE_CHANGED, f"{message}; write files under another name, and rename them"))
-        ledger = ledger.model_copy(update={"files": [now.get(file.name, file) for file in ledger.files]})
+        files = [file.with_state_of(now[file.name]) if file.name in now else file for file in ledger.files]
+        ledger = ledger.model_copy(update={"files": files})
         ledger.save(self.directory)
         return ledger
 
-    def _add_pieces(self, ledger: Ledger, ready: Sequence[DataFile], late: Collection[str]) -> Ledger:
-        """Make all pieces that the files fill; files that fill none are left for the next call. late: names."""
-        start, end = 0, 1
-        while end <= len(ready):
-            files = [*ready[start:end]]
+    def _read_files(self, ledger: Ledger, arrivals: Arrivals) -> Ledger:
+        """Read the files that are ready, and make all pieces that they fill."""
+        late = [file.name for file in arrivals.late]
+        present = {file.name for file in arrivals.ready}
+        self._refused = {name: entry for name, entry in self._refused.items() if name in present}
+        for file in arrivals.ready:
             try:
-                ledger = self._add_piece(ledger, files, is_last=False)
-            except TooFewRowsError:
-                end += 1
-                continue
-            except DataError:
-                if _have_changed(files):
-                    # Another program moves or writes them: the next look shows what has become of them.
+                ledger = self._read_file(ledger, file, late)
+            except DataError as error:
+                if _has_changed(file):
+                    # Another program moves or writes it: the next look shows what has become of it.
                     return ledger
-                raise
-            piece, names = ledger.pieces[-1], ", ".join(Path(file.name).name for file in files)
-            message = f"{format_count(piece.num_rows, 'row')} of {names}, as rows {piece.start_row:,} and following"
-            self.on_event(NoteEvent(FILES_READ, message))
-            for file in files:
-                if file.name in late:
-                    message = f"{file.name} came after files that are later by name, and is trained on after them"
-                    self.on_event(NoteEvent(FILE_LATE, message))
-            start, end = end, end + 1
+                self._refuse(ledger, file, error)
+                # The files after it wait too.
+                return ledger
+            self._refused.pop(file.name, None)
+            ledger = self._add_piece_if_full(ledger)
         return ledger
 
-    def _complete(self, ledger: Ledger, waiting: Sequence[DataFile]) -> Ledger:
-        """Make a piece of the rows that fill no window, and end the log. waiting: files that filled none."""
-        files = [file for file in waiting if file.name not in {taken.name for taken in ledger.files}]
-        left_over = ledger.get_left_over(self.directory)
-        if files or (left_over is not None and any(left_over.iterdir())):
-            ledger = self._add_piece(ledger, files, is_last=True)
+    def _refuse(self, ledger: Ledger, file: DataFile, error: DataError) -> None:
+        """Report a bad file. Raises the error if no file was read before it."""
+        if not ledger.files:
+            raise error
+        self._refused[file.name] = file, error
+        message = f"{error}; the job waits until the file is corrected or removed"
+        self.on_event(NoteEvent(FILE_REFUSED, message))
+
+    def _read_file(self, ledger: Ledger, file: DataFile, late: Collection[str]) -> Ledger:
+        """Parse a file, and note it as read. late: names of files that come late. Raises DataError."""
+        if file.name in self._refused and self._refused[file.name][0] == file:
+            raise self._refused[file.name][1]
+        folder = ledger.get_file_folder(self.directory, len(ledger.files))
+        part = folder.with_name(f"{folder.name}.part")
+        shutil.rmtree(part, ignore_errors=True)
+        progress = PreparationProgress(self.on_event)
+        with start_workers(self.num_threads) as workers:
+            rows = stage(self.config, [file], [], part, workers, progress)
+        check_unchanged([file])
+        part.rename(folder)
+        taken = TakenFile(
+            name=file.name,
+            num_bytes=file.num_bytes,
+            modified_ns=file.modified_ns,
+            num_rows=rows.num_good_rows,
+            num_bad_rows=rows.num_bad_rows,
+        )
+        ledger = ledger.model_copy(update={"files": [*ledger.files, taken]})
+        ledger.save(self.directory)
+        bad = f", and {format_count(rows.num_bad_rows, 'bad row')} left out" if rows.num_bad_rows else ""
+        self.on_event(NoteEvent(FILES_READ, f"{format_count(rows.num_good_rows, 'row')} of {file.name}{bad}"))
+        if file.name in late:
+            message = f"{file.name} came after files that are later by name, and is trained on after them"
+            self.on_event(NoteEvent(FILE_LATE, message))
+        return ledger
+
+    def _add_piece_if_full(self, ledger: Ledger) -> Ledger:
+        assert self.config.window_rows is not None, "rows are in order of time"
+        if count_waiting_rows(ledger.list_waiting_folders(self.directory)) < self.config.window_rows:
+            return ledger
+        return self._add_piece(ledger, is_last=False)
+
+    def _complete(self, ledger: Ledger) -> Ledger:
+        """Make a piece of the rows that fill no window, and end the log. Raises DataError for a file that is bad."""
+        for _, error in self._refused.values():
+            raise error
+        if count_waiting_rows(ledger.list_waiting_folders(self.directory)):
+            return self._add_piece(ledger, is_last=True)
         if not ledger.pieces:
             valid = "files with rows, or a longer data.follow.idle_minutes"
-            raise DataError("no file came", field="data.train", valid=valid)
+            raise DataError("no rows came", field="data.train", valid=valid)
         ledger = ledger.model_copy(update={"is_complete": True})
         ledger.save(self.directory)
         return ledger
 
-    def _add_piece(self, ledger: Ledger, files: list[DataFile], *, is_last: bool) -> Ledger:
+    def _add_piece(self, ledger: Ledger, *, is_last: bool) -> Ledger:
         base = open_encoders(self.directory / ledger.pieces[-1].name) if ledger.pieces else self.base
-        number = len(ledger.pieces) + 1
-        output = self.directory / get_piece_name(number)
-        # A process that was killed may have left it, and not known of it.
-        shutil.rmtree(output, ignore_errors=True)
+        output = self.directory / get_piece_name(len(ledger.pieces) + 1)
+        waiting = [file.model_dump() for file in ledger.waiting_files]
+        name = compute_fingerprint(self.config, [output.name, is_last, waiting], [], base)
+        Unfinished.for_output(output).remove_if_other(name)
+        is_measured_apart = bool(ledger.pieces) and self.config.vocabulary.has_dynamic_ids
         found = prepare(
             self.config,
-            files,
+            [],
             [],
             output,
             num_threads=self.num_threads,
             on_event=self.on_event,
             base=base,
-            name=compute_fingerprint(self.config, [number], [], base),
-            stage_rows=WholeWindows(ledger.get_left_over(self.directory), is_last),
+            name=name,
+            stage_rows=WholeWindows(ledger.list_waiting_folders(self.directory), is_last, is_measured_apart),
         )
-        ledger = ledger.add(files, found, is_whole=not is_last)
+        ledger = ledger.add(found, is_last=is_last)
         ledger.save(self.directory)
+        self._clean(ledger)
         return ledger
 
+    def _tell_wait(self, ledger: Ledger, arrivals: Arrivals) -> None:
+        """Report what is waited for, if that is not what the last report said."""
+        read = f"{format_count(len(ledger.files), 'file')} read" if ledger.files else "none has come yet"
+        unsettled = arrivals.num_unsettled
+        more = f"; {format_count(unsettled, 'new file')} not complete yet" if unsettled else ""
+        if num_rows := count_waiting_rows(ledger.list_waiting_folders(self.directory)):
+            more += f"; {format_count(num_rows, 'row')} of the last ones fill no window yet"
+        if self._refused:
+            more += f"; {', '.join(self._refused)} must be corrected or removed"
+        message = f"waiting for further files: {read}{more}"
+        if message != self._last_wait:
+            self.on_event(ProgressEvent(0.0, message))
+        self._last_wait = message
 
-def _have_changed(files: Sequence[DataFile]) -> bool:
+
+def _has_changed(file: DataFile) -> bool:
     try:
-        check_unchanged(files)
-    except DataError:
+        check_unchanged([file])
+    except (DataError, OSError):
         return True
     return False
-
-
-def _describe_wait(ledger: Ledger, num_unsettled: int) -> str:
-    read = f"{format_count(len(ledger.files), 'file')} read" if ledger.files else "none has come yet"
-    unsettled = f"; {format_count(num_unsettled, 'new file')} not complete yet" if num_unsettled else ""
-    return f"waiting for further files: {read}{unsettled}"

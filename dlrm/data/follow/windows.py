@@ -1,68 +1,79 @@
-"""The rows of a log that fill whole windows; the others wait, parsed, for the files after them."""
+"""The rows of waiting files that fill whole windows; the others wait on, parsed, for the files after them."""
 
+import os
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from dlrm.config import DataConfig
-from dlrm.data.errors import DataError
 from dlrm.data.prepare.progress import PreparationProgress
-from dlrm.data.prepare.stage import Part, PartRecord, StagedPart, StagedRows, read_record, stage, write_part
+from dlrm.data.prepare.stage import Part, PartRecord, StagedPart, StagedRows, read_record, write_part
 from dlrm.data.raw.block import Parsed
 from dlrm.data.raw.data_file import DataFile
 from dlrm.data.threads import Workers
 
 LEFT_OVER = "left-over"
 """Name of the folder of a piece with the parsed rows behind its last window."""
+PARTS = "part-*.arrow"
 
 
-class TooFewRowsError(DataError):
-    """Error of files that do not fill a window yet."""
+def count_waiting_rows(folders: Sequence[Path]) -> int:
+    """Count the good rows of the parts in some folders."""
+    return sum(read_record(path).num_good_rows for folder in folders for path in folder.glob(PARTS))
 
 
 @dataclass(frozen=True)
 class WholeWindows:
-    """Stages the rows that an earlier piece has left, and the rows of further files, as far as they fill whole windows.
+    """Stages the waiting rows of some folders as far as they fill whole windows; keeps the others in LEFT_OVER."""
 
-    The others are kept in the folder LEFT_OVER beside the stage.
-    """
-
-    before: Path | None
-    """Folder with the rows that are left of the piece before; None if absent."""
+    folders: Sequence[Path]
     is_last: bool
     """Whether no file will follow, so that the last window may be short."""
+    is_measured_apart: bool
+    """Whether rows are also staged as evaluation rows: their ids are then those from before the piece."""
 
     def __call__(
         self,
         config: DataConfig,
-        train: Sequence[DataFile],
-        evaluation: Sequence[DataFile],
+        train: Sequence[DataFile],  # noqa: ARG002
+        evaluation: Sequence[DataFile],  # noqa: ARG002
         directory: Path,
-        workers: Workers,
-        progress: PreparationProgress,
+        workers: Workers,  # noqa: ARG002
+        progress: PreparationProgress,  # noqa: ARG002
     ) -> StagedRows:
-        """Stage the rows as `stage` does. Raises TooFewRowsError if no window is full, and DataError."""
-        staged = stage(config, train, evaluation, directory, workers, progress)
-        waiting = [] if self.before is None else sorted(self.before.iterdir())
-        parts = [*(Part(path, read_record(path), 0) for path in waiting), *staged.parts]
+        """Stage the rows, see `stage`; files are read before."""
+        directory.mkdir(exist_ok=True)
+        paths = [path for folder in self.folders for path in sorted(folder.glob(PARTS))]
+        parts = [Part(path, read_record(path), 0) for path in paths]
         num_rows = sum(part.record.num_good_rows for part in parts)
         assert config.window_rows is not None, "rows are in order of time"
-        num_whole = num_rows if self.is_last else num_rows // config.window_rows * config.window_rows
-        if not num_whole:
-            message = f"{num_rows:,} rows fill no window of {config.window_rows:,} rows"
-            raise TooFewRowsError(message, field="data.window_rows", valid="more files")
-        return replace(staged, parts=_cut(staged, parts, num_whole, directory), split=None)
+        num_kept = num_rows if self.is_last else num_rows // config.window_rows * config.window_rows
+        staged = StagedRows(config.raw_schema, parts, split=None)
+        kept = _cut(staged, num_kept, directory)
+        copies = [_copy_for_evaluation(part, directory, number) for number, part in enumerate(kept)]
+        return StagedRows(config.raw_schema, [*kept, *(copies if self.is_measured_apart else ())], split=None)
 
 
-def _cut(staged: StagedRows, parts: Sequence[Part], num_rows: int, directory: Path) -> list[Part]:
+def _copy_for_evaluation(part: Part, directory: Path, number: int) -> Part:
+    """Return the same rows as evaluation rows, under another name: files of ids are found by it."""
+    path = directory / f"evaluation-{number:06d}.arrow"
+    if not path.exists():
+        os.link(part.path, path)
+    # Bad rows count once.
+    num_good_rows = part.record.num_good_rows
+    changes = {"is_evaluation": True, "num_rows": num_good_rows, "num_bad_rows": 0, "odd_values": {}}
+    return Part(path, part.record.model_copy(update=changes), part.start)
+
+
+def _cut(staged: StagedRows, num_rows: int, directory: Path) -> list[Part]:
     """Return the parts of the first `num_rows` good rows, and write the other rows to LEFT_OVER."""
     left_over = directory.with_name(LEFT_OVER)
     # An interrupted preparation may have left a part of it.
     shutil.rmtree(left_over, ignore_errors=True)
     left_over.mkdir()
     kept: list[Part] = []
-    for number, part in enumerate(parts):
+    for number, part in enumerate(staged.parts):
         size, path = part.record.num_good_rows, left_over / f"part-{number:06d}.arrow"
         if size <= num_rows:
             kept.append(part)

@@ -71,6 +71,15 @@ class Unfinished:
             for directory in self.created_parents:
                 directory.rmdir()
 
+    def remove_if_other(self, fingerprint: str) -> None:
+        """Remove the directory if it is of a preparation with another fingerprint."""
+        try:
+            found = _State.model_validate_json((self.path / _STATE).read_bytes())
+        except (OSError, ValidationError):
+            found = None
+        if found is None or found.fingerprint != fingerprint:
+            shutil.rmtree(self.path, ignore_errors=True)
+
     def finish(self, output: Path) -> None:
         """Clean up, flush the directories to disk and rename this one to `output`."""
         if self.stage.exists():
