@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from dlrm.config.base import Config, fill_defaults
+from dlrm.config.base import Config, fill_defaults, find_foreign_setting
 from dlrm.config.errors import invalid
 from dlrm.config.tasks import Width
 
@@ -48,8 +48,8 @@ class AttentionConfig(Config):
 
     @model_validator(mode="after")
     def _check_settings(self) -> Self:
-        for field in ("num_layers", "num_heads", "hidden"):
-            if getattr(self, field) is not None and field not in _SETTINGS[self.kind]:
-                others = " or ".join(f'"{name}"' for name, settings in _SETTINGS.items() if field in settings)
-                raise invalid(field, f"{self.kind} has no {field}", f"leave it out, or set kind to {others}")
+        if foreign := find_foreign_setting(self, self.kind, _SETTINGS):
+            field, names = foreign
+            others = " or ".join(f'"{name}"' for name in names)
+            raise invalid(field, f"{self.kind} has no {field}", f"leave it out, or set kind to {others}")
         return self

@@ -144,6 +144,8 @@ class JobSpec(Config):
     def _check_follow(self) -> Self:
         if self.data.follow is None:
             return self
+        if self.preset is not None:
+            raise invalid("preset", "is for a run whose end is known, and data.follow has none", "null")
         check_endless(self)
         if self.dense_optimizer.schedule.follows_gain:
             message = "adascale counts steps by their share of a run, and data.follow has no end"

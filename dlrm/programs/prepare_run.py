@@ -29,7 +29,9 @@ from dlrm.record import (
     EndReason,
     Outcome,
     PreparedData,
+    NoModelError,
     RunDirectory,
+    TrainedModel,
     iterate_complete,
 )
 from dlrm.reporting.reporter import Reporter
@@ -138,13 +140,24 @@ def _follow(
 
     Returns the directory of the last piece with the checksum of the first one, which a run keeps.
     """
-    data, saved = resolved.job.data, [manifest.num_samples for _, manifest in iterate_complete(directory.checkpoints)]
+    data, manifests = resolved.job.data, [manifest for _, manifest in iterate_complete(directory.checkpoints)]
+    saved = [manifest.num_samples for manifest in manifests]
+    # A stop may have come between the checkpoint and its model.
+    is_model_due = bool(manifests) and _read_model_step(directory) != manifests[0].step
     follower = Follower(data, resolved.data_roots, directory.prepared, base, resolved.job.resources.num_cores, report)
     # A batch that is not decided yet is so once there are rows.
-    ledger = follower.prepare_next(resolved.job.batch.global_size, max(saved, default=0))
+    ledger = follower.prepare_next(resolved.job.batch.global_size, -1 if is_model_due else max(saved, default=0))
     ledger.remove_rows_before(min(saved, default=0), directory.prepared)
     last = (directory.prepared / ledger.pieces[-1].name).resolve()
     return PreparedData(directory=str(last), checksum=ledger.pieces[0].checksum)
+
+
+def _read_model_step(directory: RunDirectory) -> int | None:
+    """Read the step of the run's model; None if absent."""
+    try:
+        return TrainedModel.find(directory.model).read_record().step
+    except (NoModelError, OSError):
+        return None
 
 
 def _verify(resolved: ResolvedJob, base: Encoders | None, report: EventReporter) -> Path:

@@ -25,7 +25,7 @@ class ProgressiveEvaluator:
         """Find the rows of every evaluation. batch_rows: rows of a step. make_evaluator: makes one of given rows."""
         log = dataset.growing
         assert log is not None, "the log grows"
-        self._train, self._make_evaluator, self._reporter = dataset.train, make_evaluator, reporter
+        self._all_rows, self._make_evaluator, self._reporter = dataset.evaluation, make_evaluator, reporter
         self._first_label_rate, self._label_rate = dataset.train_label_rate, dataset.train_label_rate
         self._rows = {start // batch_rows: (start, end) for start, end in log.evaluated}
         """First row, and row behind the last one, by the step before which they are evaluated."""
@@ -36,7 +36,7 @@ class ProgressiveEvaluator:
         Raises DivergedError and EvaluationStoppedError, on all ranks.
         """
         start, end = self._rows[step]
-        report = self._make_evaluator(FromRow(self._train, end - start, first=start), self._measure_labels)(step)
+        report = self._make_evaluator(FromRow(self._all_rows, end - start, first=start), self._measure_labels)(step)
         figures = report.model_dump(include={"num_rows", "auc", "log_loss", "calibration"})
         figures |= {"step": step, "first_row": start, "label_rate": self._label_rate}
         message = (

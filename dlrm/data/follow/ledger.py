@@ -109,14 +109,12 @@ class Ledger(Record):
 
         Not evaluated are the first rows, rows of weight 0 and those behind the last window.
         """
-        evaluated = [
-            (piece.start_row, piece.end_row) for piece in self.pieces[1:] if piece.is_whole and piece.mean_weight
-        ]
+        measured = [piece for piece in self.pieces[1:] if piece.is_whole and piece.mean_weight]
         return GrowingLog(
             num_rows=self.num_rows,
             num_first_rows=self.pieces[0].num_rows if self.pieces else 0,
             first_directory=directory / get_piece_name(1),
-            evaluated=evaluated,
+            evaluated=[(piece.start_row, piece.end_row) for piece in measured],
             files=[file.name for file in self.files],
             num_bad_rows=sum(file.num_bad_rows for file in self.files),
             is_complete=self.is_complete,

@@ -13,7 +13,6 @@ from dlrm.data.packed.layout import PackedMeta, open_packed_meta
 from dlrm.data.packed.open import open_encoders, read_reused
 from dlrm.data.packed.rows import PackedRows, allow_open_files
 from dlrm.data.rows import RowSource
-from dlrm.data.split import FromRow
 
 
 def open_followed(last_piece: Path, window_rows: int, num_threads: int) -> Dataset:
@@ -31,11 +30,16 @@ def open_followed(last_piece: Path, window_rows: int, num_threads: int) -> Datas
         for piece, meta in zip(pieces, metas, strict=True)
     ]
     train: RowSource = JoinedRows(sources, pieces[0].start_row)
-    last, first = pieces[-1], ledger.pieces[0]
+    # With ids that come and go, rows are there as the model before them sees them too.
+    measured = [
+        PackedRows(directory / piece.name, "eval", meta, num_threads) if meta.splits["eval"].num_rows else source
+        for piece, meta, source in zip(pieces, metas, sources, strict=True)
+    ]
+    first = ledger.pieces[0]
     return Dataset(
         schema=train.schema,
         train=train,
-        evaluation=FromRow(train, last.num_rows, first=last.start_row),
+        evaluation=JoinedRows(measured, pieces[0].start_row),
         train_label_rate=first.label_rate,
         encoders=open_encoders(last_piece),
         has_weights=metas[-1].has_weights,

@@ -1,6 +1,7 @@
 """Assignment of table rows to ids that come and go: one pass over the rows in their order, column by column.
 
-Training rows get the map of their window. Evaluation rows, which come after them, get the map at the end.
+Training rows get the map of their window. Evaluation rows, which come after them, get the map at the end; those of
+further files of a growing set are the training rows once more, with the map before them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -106,6 +107,8 @@ def _assign_column(
     rule, base, window_rows = rules[index], bases.get(index), config.window_rows
     assert window_rows is not None, "rows are in order of time"
     table_map = DynamicMap(rule, window_rows) if base is None else _restore(rule, window_rows, base)
+    # Files that follow are measured before they are trained on, when their values have the rows of the last ones.
+    before = table_map if config.follow is None or base is None else _restore(rule, window_rows, base)
     reused: list[NDArray[np.int64]] = []
     path = directory / f"rows-{index}.bin"
     window = -1
@@ -116,7 +119,7 @@ def _assign_column(
             for of_piece in encoded:
                 of_piece.tofile(file)
         for piece in _read_pieces(rows, index, is_evaluation=True):
-            piece.encode(table_map.look_up(piece.keys)).tofile(file)
+            piece.encode(before.look_up(piece.keys)).tofile(file)
     values = _find_values(rows, index, table_map.entries.keys, base)
     entries = table_map.entries
     vocabulary = DynamicVocabulary(

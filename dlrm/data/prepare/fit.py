@@ -273,7 +273,7 @@ def _describe_use(column: CategoricalColumn) -> str:
     if not column.has_ids:
         return "part of a time"
     if column.sequence is not None:
-        return f"{column.type}, sequences of {column.sequence.target}"
+        return f"{column.type}, sequences of up to {column.sequence.max_length} of {column.sequence.target}"
     return column.type + (", multi-hot" if column.multi_hot else "")
 
 

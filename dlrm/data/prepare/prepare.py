@@ -81,7 +81,9 @@ def _write_files(
     check_unchanged([*train, *evaluation])
     measures = measure_parts(rows, workers, progress)
     splits = describe_splits(measures)
-    check_splits(config, rows, splits, train, evaluation)
+    if config.follow is None or base is None:
+        # Of the pieces of a log the first one sets its scales.
+        check_splits(config, rows, splits, train, evaluation)
     assigned = assign_columns(rows, config, base, unfinished.stage, workers, progress)
     encoders = fit_encoders(rows, measures, config.vocabulary, base, assigned, workers, progress)
     meta = describe(config, rows, splits, encoders, [*train, *evaluation])

@@ -13,8 +13,10 @@ from pyarrow import parquet
 
 from dlrm.config import DataConfig
 from dlrm.data.encode.encoders import Encoders
+from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import ENCODERS, read_meta
 from dlrm.data.packed.open import open_packed
+from dlrm.data.prepare.fit import check_base, open_base
 from dlrm.exported_model.load import load_saved_model
 from dlrm.exported_model.model import SavedModel
 from sharding.jagged import SequenceShape
@@ -167,3 +169,12 @@ def test_a_model_with_sequences_is_exported_as_a_program(made: tuple[Path, Path,
     pooled = torch.randn(6, 2 + 4 + 2, 4)
     pooled[0, 2:] = 0.0
     assert export_dense_part(model.module.dense, torch.randn(6, 1), pooled, tmp_path / "dense.pt2") <= TOLERANCE
+
+
+def test_a_base_with_longer_sequences_cannot_be_extended(made: tuple[Path, Path, DataConfig]):
+    base, document = open_base(made[0]), made[2].model_dump()
+    check_base(made[2], base)
+    document["schema"]["categorical"][2]["sequence"]["max_length"] = 3
+    fault = "seen is integer, sequences of up to 3 of film here and integer, sequences of up to 4 of film in the base"
+    with pytest.raises(DataError, match=fault):
+        check_base(DataConfig.model_validate(document), base)
