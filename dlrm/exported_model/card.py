@@ -111,9 +111,10 @@ def _render_data(config: SavedConfig, dataset: Dataset) -> str:
         facts["source"] = f"a synthetic click log, seed {log.seed}, {log.num_ids:,} ids in its largest column"
         return format_table(("", ""), list(facts.items()))
     meta = read_meta(dataset.directory)
+    num_bad_rows = meta.num_bad_rows if dataset.growing is None else dataset.growing.num_bad_rows
     prepared_at = (dataset.directory / META).stat().st_mtime
     facts |= {
-        "bad rows": f"{meta.num_bad_rows:,} left out",
+        "bad rows": f"{num_bad_rows:,} left out",
         "prepared": f"{_format_time(prepared_at)}, in {format_code(config.packed.directory)}",
         "checksum of the rows": format_code(config.packed.checksum),
     }

@@ -56,6 +56,8 @@ class Follower:
         self.directory.mkdir(parents=True, exist_ok=True)
         ledger, waiting_since = Ledger.open(self.directory), time.monotonic()
         self._clean(ledger)
+        # A process may have been killed when it had read a file.
+        ledger = self._add_piece_if_full(ledger)
         while not ledger.is_complete:
             arrivals = self._look(ledger)
             ledger = self._note_changes(ledger, arrivals)
@@ -109,7 +111,7 @@ class Follower:
         return ledger
 
     def _read_files(self, ledger: Ledger, arrivals: Arrivals) -> Ledger:
-        """Read the files that are ready, and make all pieces that they fill."""
+        """Read all ready files, and make the pieces that they fill."""
         late = [file.name for file in arrivals.late]
         present = {file.name for file in arrivals.ready}
         self._refused = {name: entry for name, entry in self._refused.items() if name in present}
@@ -165,6 +167,8 @@ class Follower:
 
     def _add_piece_if_full(self, ledger: Ledger) -> Ledger:
         assert self.config.window_rows is not None, "rows are in order of time"
+        if ledger.is_complete:
+            return ledger
         if count_waiting_rows(ledger.list_waiting_folders(self.directory)) < self.config.window_rows:
             return ledger
         return self._add_piece(ledger, is_last=False)
@@ -199,6 +203,7 @@ class Follower:
             base=base,
             name=name,
             stage_rows=WholeWindows(ledger.list_waiting_folders(self.directory), is_last, is_measured_apart),
+            is_continuation=bool(ledger.pieces),
         )
         ledger = ledger.add(found, is_last=is_last)
         ledger.save(self.directory)

@@ -1,7 +1,7 @@
 """Assignment of table rows to ids that come and go: one pass over the rows in their order, column by column.
 
-Training rows get the map of their window. Evaluation rows, which come after them, get the map at the end; those of
-further files of a growing set are the training rows once more, with the map before them.
+Training rows get the map of their window. Evaluation rows, which come after them, get the map at the end; in a growing
+set of files these are the training rows once more, with the map before them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

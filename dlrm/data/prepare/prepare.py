@@ -32,6 +32,7 @@ def prepare(
     base: Encoders | None = None,
     name: str | None = None,
     stage_rows: StageRows = stage,
+    is_continuation: bool = False,
 ) -> PackedMeta:
     """Make the packed directory `output` from raw files.
 
@@ -40,7 +41,7 @@ def prepare(
     evaluation: the files of `config.eval`; empty if it is null. base: encoders to extend: their ids and dense
     features stay the same, and new values get ids after the existing ones. name: name of the outcome; an interrupted
     preparation is resumed only under the same name. None: a fingerprint that includes the files' names and times.
-    stage_rows: chooses the rows.
+    stage_rows: chooses the rows. is_continuation: whether rows before these were checked, and set the scales.
 
     If the call is interrupted in any way, it leaves `<output>.part`, and the same call resumes from there. Raises
     DataError if the data is invalid, and then leaves nothing; where `output` exists, is being prepared by another
@@ -57,7 +58,8 @@ def prepare(
         try:
             if not unfinished.is_complete:
                 with start_workers(num_threads) as workers:
-                    _write_files(unfinished, config, train, evaluation, base, workers, progress, stage_rows)
+                    arguments = unfinished, config, train, evaluation, base, workers, progress, stage_rows
+                    _write_files(*arguments, is_continuation=is_continuation)
         except DataError:
             unfinished.remove()
             raise
@@ -75,14 +77,15 @@ def _write_files(
     workers: Workers,
     progress: PreparationProgress,
     stage_rows: StageRows,
+    *,
+    is_continuation: bool,
 ) -> None:
     directory = unfinished.path
     rows = stage_rows(config, train, evaluation, unfinished.stage, workers, progress)
     check_unchanged([*train, *evaluation])
     measures = measure_parts(rows, workers, progress)
     splits = describe_splits(measures)
-    if config.follow is None or base is None:
-        # Of the pieces of a log the first one sets its scales.
+    if not is_continuation:
         check_splits(config, rows, splits, train, evaluation)
     assigned = assign_columns(rows, config, base, unfinished.stage, workers, progress)
     encoders = fit_encoders(rows, measures, config.vocabulary, base, assigned, workers, progress)

@@ -127,13 +127,15 @@ def _find_local_files(
         if table := _find_table(pattern, field, roots):
             return list_table_files(*table, versions)
         if is_growing:
-            files = [path for path in list_local_files(pattern, check_directory) if path.stat().st_size]
+            files = [path for path in list_local_files(pattern, check_directory) if _has_content(path)]
         else:
             files = require_files(pattern, check_directory)
         for path in files:
             roots.check(path, pattern, field)
         if files != [pattern]:
             refuse_table_files(files, field)
+        if is_growing:
+            return [file for path in files if (file := _find_or_none(path, field)) is not None]
         return [_check_file(path, field) for path in files]
     except PatternError as error:
         raise DataError(error.message, pattern, field=field, valid=error.valid) from None
@@ -142,6 +144,24 @@ def _find_local_files(
         reason = error.strerror if isinstance(error, OSError) else error
         valid = "a file that this user may read"
         raise DataError(f"not readable: {reason}", pattern, field=field, valid=valid) from None
+
+
+def _has_content(path: Path) -> bool:
+    """Whether there is a file that is not empty; another program may have just removed it."""
+    try:
+        return path.is_file() and path.stat().st_size > 0
+    except OSError:
+        return False
+
+
+def _find_or_none(path: Path, field: str | None) -> DataFile | None:
+    """Describe a file as `_check_file` does; None if another program has removed or emptied it meanwhile."""
+    try:
+        return _check_file(path, field)
+    except (DataError, OSError):
+        if _has_content(path):
+            raise
+        return None
 
 
 def _check_file(path: Path, field: str | None) -> DataFile:

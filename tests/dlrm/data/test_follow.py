@@ -3,10 +3,12 @@
 import os
 import time
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 from dlrm.config import ConfigError, DataConfig, parse_job
@@ -15,9 +17,10 @@ from dlrm.data.errors import DataError
 from dlrm.data.follow.ledger import Ledger
 from dlrm.data.follow.open import open_followed
 from dlrm.data.follow.prepare import Follower
-from dlrm.data.packed.open import open_packed
+from dlrm.data.packed.open import open_encoders, open_packed
 from dlrm.data.prepare.prepare import prepare
 from dlrm.data.prepare.progress import NoteEvent, ProgressEvent
+from dlrm.data.prepare.unfinished import Unfinished
 from dlrm.data.raw.data_file import DataFile
 
 WINDOW = 1024
@@ -87,7 +90,7 @@ def test_pieces_depend_on_the_files_and_not_on_when_they_come(tmp_path: Path):
     assert one_by_one.pieces[0].num_rows == 2048
     assert [piece.checksum for piece in one_by_one.pieces] == [piece.checksum for piece in at_once.pieces]
     # 452 rows of the first file wait for the second, and both for the third.
-    assert [len(piece.files) for piece in at_once.pieces] == [1, 2, 1, 1, 1]
+    assert [piece.num_files for piece in at_once.pieces] == [1, 3, 4, 5, 6]
     assert [piece.is_whole for piece in at_once.pieces] == [True, True, True, True, False]
     assert at_once.num_rows == sum(SIZES)
 
@@ -139,21 +142,70 @@ def test_a_file_waits_until_it_has_settled_and_so_do_files_after_it(tmp_path: Pa
     (tmp_path / "live" / "day_5.csv").touch()
     ledger, events = follow(tmp_path, [[]], is_complete=False)
     assert [Path(file.name).stem for file in ledger.files] == ["day_0"]
-    assert "waiting" not in str(events)
+    assert "not complete yet" not in str(events)
     by_time, _ = follow(tmp_path, [[]], is_complete=False, by="time")
     assert [Path(file.name).stem for file in by_time.files] == ["day_0", "day_4"]
 
 
-def test_a_bad_file_ends_the_preparation_and_nothing_of_it_is_kept(tmp_path: Path):
+def test_a_bad_file_is_waited_for_and_named_at_the_end(tmp_path: Path):
     before, _ = follow(tmp_path, [[0]], is_complete=False)
     bad = tmp_path / "live" / "day_1.csv"
     bad.write_text("y,w,x,a,b,c\n" + "1,1,none,3,t1,c1\n" * WINDOW)
+    waiting, events = follow(tmp_path, [[3]], is_complete=False)
+    assert waiting == before
+    refused = [event for event in events if isinstance(event, NoteEvent)]
+    assert [event.name for event in refused] == ["file_refused"]
+    assert "day_1.csv, line 2" in refused[0].message
     with pytest.raises(DataError, match=r"day_1\.csv, line 2"):
-        follow(tmp_path, [[3]])
-    bad.unlink()
-    after, _ = follow(tmp_path, [[]])
-    assert [Path(file.name).stem for file in after.files] == ["day_0", "day_3"]
+        follow(tmp_path, [])
+    write_day(bad, 1)
+    after, _ = follow(tmp_path, [])
+    assert [Path(file.name).stem for file in after.files] == ["day_0", "day_1", "day_3"]
     assert after.pieces[0] == before.pieces[0]
+
+
+def test_a_first_file_that_is_bad_is_an_error_at_once(tmp_path: Path):
+    (tmp_path / "live").mkdir()
+    (tmp_path / "live" / "day_0.csv").write_text("y,w,x,a,b,c\n1,1,none,3,t1,c1\n")
+    with pytest.raises(DataError, match=r"day_0\.csv, line 2"):
+        follow(tmp_path, [[]])
+
+
+def test_a_kill_before_a_piece_is_known_loses_no_file_and_reads_none_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    follow(tmp_path, [[0]], is_complete=False)
+    for directory in ("finished", "renamed"):
+        with monkeypatch.context() as patched:
+            if directory == "finished":
+                patched.setattr(Unfinished, "finish", lambda *_: pytest.fail("killed"))
+            else:
+                patched.setattr(Ledger, "add", lambda *_, **__: pytest.fail("killed"))
+            with pytest.raises(pytest.fail.Exception):
+                follow(tmp_path, [[3]], is_complete=False)
+    ledger, _ = follow(tmp_path, [[1, 2, 4]])
+    assert [Path(file.name).stem for file in ledger.files] == ["day_0", "day_3", "day_1", "day_2", "day_4"]
+    assert ledger.num_rows == sum(SIZES[day] for day in (0, 1, 2, 3, 4))
+    assert sorted(path.name for path in (tmp_path / "prepared").iterdir() if path.is_dir()) == [
+        piece.name for piece in ledger.pieces
+    ]
+
+
+def test_new_rows_are_measured_with_the_ids_from_before_them(tmp_path: Path):
+    ledger, _ = follow(tmp_path, [range(6)])
+    data = open_rows(tmp_path, ledger)
+    files = [tmp_path / "live" / f"day_{day}.csv" for day in range(6)]
+    lines = [line for file in files for line in file.read_text().splitlines()[1:]]
+    for before, piece in pairwise(ledger.pieces):
+        encoders = open_encoders(tmp_path / "prepared" / before.name)
+        numbers = np.arange(piece.start_row, piece.end_row)
+        values = pl.Series([lines[row].split(",")[3] for row in numbers])
+        distinct = values.unique().sort()
+        expected = dict(zip(distinct.to_list(), encoders.vocabularies[0].encode(distinct).tolist(), strict=True))
+        measured = data.evaluation.read(numbers).ids.values[: len(numbers)]
+        assert measured.tolist() == [expected[value] for value in values.to_list()]
+        trained = data.train.read(numbers).ids.values[: len(numbers)]
+        assert (measured != trained).any()
 
 
 def test_rows_from_before_the_oldest_checkpoint_are_removed_and_asked_for_in_vain(tmp_path: Path):
@@ -167,7 +219,7 @@ def test_rows_from_before_the_oldest_checkpoint_are_removed_and_asked_for_in_vai
 
 
 def test_an_end_without_any_file_is_an_error(tmp_path: Path):
-    with pytest.raises(DataError, match=r"data\.train: no file came"):
+    with pytest.raises(DataError, match=r"data\.train: no rows came"):
         follow(tmp_path, [[]])
 
 
@@ -181,6 +233,11 @@ def test_an_end_without_any_file_is_an_error(tmp_path: Path):
         ({}, {"dense_optimizer": {"schedule": {"decay": "cosine"}}}, "dense_optimizer.schedule.decay: is of a run"),
         ({}, {"averaging": {}}, "averaging: is of a run whose end is known, and data.follow has none (valid: null)"),
         ({}, {"run": {"target_auc": 0.8}}, "run.target_auc: is of a run whose end is known"),
+        (
+            {},
+            {"preset": "large_batch"},
+            "preset: is for a run whose end is known, and data.follow has none",
+        ),
         ({}, {"resources": {"nodes": 2}}, "resources.nodes: data.follow prepares its files on one machine"),
         ({}, {"run": {"epochs": 2}}, "run.epochs: is for shuffled rows, and data.order is time (valid: 1.0)"),
     ],
