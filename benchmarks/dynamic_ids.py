@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from pyarrow import parquet
 
 from dlrm.data.packed.layout import open_packed_meta
+from hostinfo.process_memory import get_tree_memory_bytes
 
 NUM_DAYS, NEW_FRACTION, NUM_FEATURES = 30, 0.1, 4
 WINDOW_ROWS = 16_384
@@ -124,7 +125,8 @@ def measure(job: dict[str, Any], directory: Path) -> dict[str, Any]:
 
 
 def run_command(*arguments: Any) -> tuple[str, int]:
-    """Run a command; return its output, and the most private memory that all its processes had at a time."""
+    """Run a command; return its output, and the most memory that all its processes had at a time: shared and mapped
+    pages count once."""
     command = [sys.executable, "-m", "cli", *map(str, arguments)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         peak = 0
@@ -132,24 +134,11 @@ def run_command(*arguments: Any) -> tuple[str, int]:
             try:
                 output, _ = process.communicate(timeout=0.5)
             except subprocess.TimeoutExpired:
-                peak = max(peak, sum_private_bytes(process.pid))
+                peak = max(peak, get_tree_memory_bytes(psutil.Process(process.pid)))
                 continue
             if process.returncode:
                 raise subprocess.CalledProcessError(process.returncode, command)
             return output, peak
-
-
-def sum_private_bytes(pid: int) -> int:
-    """Sum up the memory of a process and its descendants that no other process has."""
-    total = 0
-    try:
-        process = psutil.Process(pid)
-        for one in (process, *process.children(recursive=True)):
-            total += one.memory_full_info().uss
-    except psutil.Error:
-        # A process has ended meanwhile.
-        return total
-    return total
 
 
 def main() -> None:

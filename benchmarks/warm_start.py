@@ -101,9 +101,9 @@ class Experiment:
         data = self._prepare_rows(method, resolved, seed)
         PreparedData(directory=str(data), checksum="").write(directory.data)
         started = time.monotonic()
-        metrics = run(
-            RunContext(resolved, directory, attempt.profile, self.ranks, Reporter(attempt, 0), StopRequest())
-        ).metrics
+        outcome = run(RunContext(resolved, directory, attempt.profile, self.ranks, Reporter(attempt, 0), StopRequest()))
+        assert outcome is not None, "the run goes to its end"
+        metrics = outcome.metrics
         seconds = time.monotonic() - started
         auc, log_loss, samples = (metrics[name] for name in ("auc", "log_loss", "num_samples"))
         assert auc is not None, "the held-out rows have both labels"

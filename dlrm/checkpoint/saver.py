@@ -67,7 +67,7 @@ class Saver:
         saved_step: int | None = None,
         relay: EventRelay | None = None,
         sharers: DirectoryRanks | None = None,
-        on_written: "OnWritten | None" = None,
+        on_written: OnWritten | None = None,
     ) -> None:
         """Prepare the first checkpoint.
 

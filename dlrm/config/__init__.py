@@ -16,6 +16,7 @@ from dlrm.config.data import (
     SyntheticConfig,
     TeacherConfig,
     VocabularyConfig,
+    count_shared_rows,
 )
 from dlrm.config.decide import (
     MAX_AUTO_BATCH,
@@ -69,6 +70,6 @@ from dlrm.config.stages import (
     count_validation_rows,
     list_stages,
 )
-from dlrm.config.tasks import TaskConfig, TaskSharingConfig
+from dlrm.config.tasks import TaskConfig, TaskSharingConfig, find_parents, find_unlabelled_task
 from dlrm.config.trackers import MlflowConfig, TrackersConfig, WandbConfig
 from dlrm.config.warm_start_fit import find_warm_start_faults, replace_warm_start_source

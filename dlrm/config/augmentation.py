@@ -4,7 +4,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from dlrm.config.base import Config, Positive, fill_defaults
+from dlrm.config.base import Config, Positive, fill_defaults, find_foreign_setting
 from dlrm.config.errors import invalid
 
 MAX_COPIES = 64
@@ -36,8 +36,7 @@ class AugmentationConfig(Config):
 
     @model_validator(mode="after")
     def _check_settings(self) -> Self:
-        for method, settings in _SETTINGS.items():
-            for field in settings:
-                if method != self.method and getattr(self, field) is not None:
-                    raise invalid(field, f"{self.method} has no {field}", f'leave it out, or method "{method}"')
+        if foreign := find_foreign_setting(self, self.method, _SETTINGS):
+            field, (method,) = foreign
+            raise invalid(field, f"{self.method} has no {field}", f'leave it out, or method "{method}"')
         return self

@@ -47,3 +47,16 @@ def fill_defaults(document: Any, defaults: Callable[[Mapping[str, Any]], Mapping
         return document
     fields = cast("dict[str, Any]", document)
     return {**fields, **{name: value for name, value in defaults(fields).items() if fields.get(name) is None}}
+
+
+def find_foreign_setting(
+    component: BaseModel, kind: str, settings: Mapping[str, Mapping[str, Any]]
+) -> tuple[str, list[str]] | None:
+    """Find the first field that is set although this kind of component lacks it; None if there is none.
+
+    settings: fields that only some kinds have, by kind. Returns the field, and the kinds that have it.
+    """
+    for field in dict.fromkeys(field for of_kind in settings.values() for field in of_kind):
+        if getattr(component, field) is not None and field not in settings[kind]:
+            return field, [name for name, of_kind in settings.items() if field in of_kind]
+    return None

@@ -2,13 +2,15 @@
 
 import fnmatch
 import reprlib
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from dlrm.config.base import FALSE_IS_NULL, MAX_ROWS, Config
+from dlrm.config.base import FALSE_IS_NULL, MAX_ROWS, Config, fill_defaults
 from dlrm.config.errors import invalid
+from dlrm.config.follow import FollowConfig
 from dlrm.config.messages import describe_no_match
 from dlrm.config.patterns import PatternError, check_scheme
 from dlrm.config.schema import CRITEO_SCHEMA, MAX_NAME_LENGTH, CategoricalColumn, ColumnName, SchemaConfig
@@ -173,7 +175,7 @@ class VocabularyConfig(Config):
             _check_hashes(self.hash_size, self.num_hashes, "hash_size")
         return self
 
-    def count_ids(self, column: CategoricalColumn) -> int:
+    def count_ids_per_value(self, column: CategoricalColumn) -> int:
         """Return the number of table rows that one value of a column has."""
         rule = self.get_rule(column.feature)
         return 1 if not column.has_ids or isinstance(rule, DynamicIdsConfig) else rule.ids_per_value
@@ -195,6 +197,12 @@ class VocabularyConfig(Config):
         return Counting(self.min_count, num_remainders)
 
 
+def count_shared_rows(num_values: int, num_remainders: int | None) -> int:
+    """Return the number of table rows of counted values, those without a row of their own included."""
+    m = num_remainders
+    return num_values if m is None else min(num_values, m + -(-num_values // m))
+
+
 @dataclass(frozen=True)
 class Counting:
     """Rule that gives rows to every value in at least `min_count` training rows."""
@@ -205,11 +213,6 @@ class Counting:
     @property
     def ids_per_value(self) -> int:
         return 1 if self.num_remainders is None else 2
-
-    def count_rows(self, num_values: int) -> int:
-        """Return the number of table rows of so many values, those without a row of their own included."""
-        m = self.num_remainders
-        return num_values if m is None else min(num_values, m + -(-num_values // m))
 
 
 @dataclass(frozen=True)
@@ -253,6 +256,9 @@ class DataConfig(Config):
     window by window, with the rows of a window shuffled."""
     window_rows: int | None = Field(default=None, ge=MIN_WINDOW_ROWS, le=MAX_WINDOW_ROWS)
     """Number of rows of a window of order time, a multiple of 1,024 and at least a batch; default 131,072."""
+    follow: Annotated[FollowConfig | None, FALSE_IS_NULL] = None
+    """Training that waits for further files of `train` and goes on with them; null or false: the files that are there
+    are all. `order` is then time, and ids are hashed or come and go."""
     weight_column: ColumnName | None = None
     """Name of the column of sample weights; it replaces the schema's `weight`."""
     negative_sampling: Annotated[float | None, Field(gt=0.0, le=1.0), FALSE_IS_NULL] = None
@@ -280,6 +286,14 @@ class DataConfig(Config):
             return self.table_schema
         return self.table_schema.model_copy(update={"weight": self.weight_column})
 
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_order(cls, document: Any) -> Any:
+        def get_order(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+            return {} if fields.get("follow") in (None, False) else {"order": "time"}
+
+        return fill_defaults(document, get_order)
+
     @model_validator(mode="after")
     def _check_source(self) -> "DataConfig":
         if self.format == "synthetic":
@@ -299,6 +313,26 @@ class DataConfig(Config):
         return self
 
     @model_validator(mode="after")
+    def _check_follow(self) -> "DataConfig":
+        if self.follow is None:
+            return self
+        if not self.is_raw:
+            message = f"format {self.format} has no files that are added to"
+            raise invalid("follow", message, "null, or data.format " + " or ".join(RAW_FORMATS))
+        if self.order != "time":
+            raise invalid("order", "data.follow trains on files as they come", '"time"')
+        columns = self.raw_schema.categorical if self.format == "criteo_tsv" or self.table_schema else ()
+        for column in columns:
+            rule = self.vocabulary.get_rule(column.feature)
+            if column.has_ids and isinstance(rule, Counting):
+                message = f"the ids of {column.feature} are counted over all rows, and data.follow never has all"
+                raise invalid("vocabulary", message, "a hash_size, or dynamic with max_rows")
+            if column.has_ids and isinstance(rule, DynamicIdsConfig) and rule.max_rows is None:
+                message = f"the table of {column.feature} would grow while it is trained"
+                raise invalid("vocabulary.dynamic.max_rows", message, "a number of rows")
+        return self
+
+    @model_validator(mode="after")
     def _check_order(self) -> "DataConfig":
         if self.order == "shuffled":
             if self.window_rows is not None:
@@ -309,7 +343,7 @@ class DataConfig(Config):
             return self
         if self.format == "synthetic":
             raise invalid("order", "a synthetic log has no order in time", '"shuffled"')
-        if self.is_raw and self.eval is None and self.split != "tail":
+        if self.is_raw and self.eval is None and self.split != "tail" and self.follow is None:
             raise invalid("split", "rows by hash are of all times", '"tail", or files in eval')
         if self.window_rows is None:
             object.__setattr__(self, "window_rows", DEFAULT_WINDOW_ROWS)

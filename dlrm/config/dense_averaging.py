@@ -5,7 +5,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from dlrm.config.base import Config, Positive, fill_defaults
+from dlrm.config.base import Config, Positive, fill_defaults, find_foreign_setting
 from dlrm.config.errors import invalid
 
 _SETTINGS: dict[str, dict[str, Any]] = {
@@ -57,10 +57,9 @@ class DenseAveragingConfig(Config):
 
     @model_validator(mode="after")
     def _check_fields(self) -> Self:
-        for field in ("every", "rho", "graph"):
-            if getattr(self, field) is not None and field not in _SETTINGS[self.method]:
-                methods = " or ".join(name for name, settings in _SETTINGS.items() if field in settings)
-                raise invalid(field, f"{self.method} has no {field}", f"leave it out, or use {methods}")
+        if foreign := find_foreign_setting(self, self.method, _SETTINGS):
+            field, methods = foreign
+            raise invalid(field, f"{self.method} has no {field}", f"leave it out, or use {' or '.join(methods)}")
         return self
 
 

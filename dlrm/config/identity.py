@@ -62,7 +62,7 @@ def make_identity(job: JobConfig) -> dict[str, Any]:
         # Moments are only monitored.
         excluded["moments"] = True
     if job.data.format != "synthetic":
-        excluded["data"] = {"train": True, "eval": True}
+        excluded["data"] = {"train": True, "eval": True, "follow": True}
     identity = dict(flatten(job.model_dump(mode="json", exclude=excluded)))
     if identity.get("moments.every") == "auto" and (
         job.variance_reduction is not None or job.dense_optimizer.schedule.follows_gain

@@ -14,6 +14,7 @@ from dlrm.config.batch import MAX_BATCH, BatchConfig, BatchSpec
 from dlrm.config.data import TABLE_FORMATS, DataConfig
 from dlrm.config.dense_averaging import DenseAveragingConfig
 from dlrm.config.errors import ConfigError, invalid, parse_document
+from dlrm.config.follow import check_endless, fill_endless
 from dlrm.config.messages import format_count
 from dlrm.config.model import NORMALIZED, SETTINGS, ModelConfig, ModelSpec
 from dlrm.config.moments import MAX_GROUPS, MomentsConfig, VarianceReductionConfig
@@ -30,6 +31,7 @@ from dlrm.config.pruning import PruningConfig
 from dlrm.config.resources import NodeRange, ResourcesConfig
 from dlrm.config.run import RUN_IN_TIME, RunConfig, RunSpec
 from dlrm.config.sharding import COLUMN_TYPES, WHOLE_ROW_TYPES, ShardingConfig
+from dlrm.config.tasks import find_unlabelled_task
 
 ORDER_BYTES_PER_ROW = 8
 """Bytes of a row's number; every rank that reads a synthetic log holds the numbers of all rows."""
@@ -115,13 +117,13 @@ class JobSpec(Config):
         if "pruning" in given and isinstance(run := fields.get("run", {}), dict):
             fields = {**fields, "run": {"keep_model": "last", "patience": None, **run}}
         data = fields.get("data")
-        if isinstance(data, dict):
-            order = cast("dict[str, Any]", data).get("order")
-        else:
-            order = data.order if isinstance(data, DataConfig) else None
-        if order == "time" and isinstance(run := fields.get("run", {}), dict):
+        if isinstance(data, DataConfig):
+            data = data.model_dump(include={"order", "follow"})
+        rows = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
+        is_followed = rows.get("follow") not in (None, False)
+        if (is_followed or rows.get("order") == "time") and isinstance(run := fields.get("run", {}), dict):
             fields = {**fields, "run": {**RUN_IN_TIME, **run}}
-        return fields
+        return fill_endless(fields) if is_followed else fields
 
     @model_validator(mode="after")
     def _check_order(self) -> Self:
@@ -135,6 +137,18 @@ class JobSpec(Config):
         for name, value in RUN_IN_TIME.items():
             if getattr(self.run, name) != value:
                 raise invalid(f"run.{name}", "is for shuffled rows, and data.order is time", json.dumps(value))
+        return self
+
+    @model_validator(mode="after")
+    def _check_follow(self) -> Self:
+        if self.data.follow is None:
+            return self
+        check_endless(self)
+        if self.dense_optimizer.schedule.follows_gain:
+            message = "adascale counts steps by their share of a run, and data.follow has no end"
+            raise invalid("dense_optimizer.schedule.scaling", message, "another scaling")
+        if self.resources.node_range[-1] > 1:
+            raise invalid("resources.nodes", "data.follow prepares its files on one machine", "1")
         return self
 
     @model_validator(mode="after")
@@ -258,8 +272,8 @@ class JobSpec(Config):
 
     @model_validator(mode="after")
     def _check_tasks(self) -> Self:
-        tasks = (self.model.tasks or [])[1:]
-        if not tasks:
+        tasks = self.model.tasks or []
+        if len(tasks) < 2:
             return self
         sharing = self.model.task_sharing
         if self.preconditioner is not None and sharing is not None and sharing.loss_weighting == "uncertainty":
@@ -269,14 +283,12 @@ class JobSpec(Config):
             message = f"reads further labels, and format {self.data.format} has one"
             others = " or ".join(f'"{name}"' for name in (*TABLE_FORMATS, "packed"))
             raise invalid("model.tasks", message, f"null, or data.format {others}")
-        if self.data.table_schema is not None:
-            kinds = {label.name: label.kind for label in self.data.table_schema.further_labels}
-            for number, task in enumerate(tasks, start=1):
-                if kinds.get(task.label or "") != task.kind:
-                    message = f"{task.label!r} is no {task.kind} label of data.schema.further_labels"
-                    fitting = [name for name, kind in kinds.items() if kind == task.kind]
-                    valid = ", ".join(fitting) or f'a label there, with kind "{task.kind}"'
-                    raise invalid(f"model.tasks.{number}.label", message, valid)
+        schema = self.data.table_schema
+        if schema is not None and (found := find_unlabelled_task(tasks, schema.further_labels)):
+            number, task, fitting = found
+            message = f"{task.label!r} is no {task.kind} label of data.schema.further_labels"
+            valid = ", ".join(fitting) or f'a label there, with kind "{task.kind}"'
+            raise invalid(f"model.tasks.{number}.label", message, valid)
         for section, field, *off in (
             ("run", "label_smoothing", 0.0),
             ("run", "recalibrate", None),

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from dlrm.config.base import FALSE_IS_NULL, Auto, Config, fill_defaults
+from dlrm.config.base import FALSE_IS_NULL, Auto, Config, fill_defaults, find_foreign_setting
 from dlrm.config.errors import invalid
 from dlrm.config.schema import MAX_FURTHER_LABELS
 from dlrm.config.tasks import TaskConfig, TaskSharingConfig, Width, check_tasks
@@ -104,11 +104,11 @@ class ModelSpec(Config):
     def _check_settings(self) -> Self:
         if self.architecture == "auto":
             return self
-        for field in SETTING_FIELDS:
-            if getattr(self, field) is not None and field not in SETTINGS[self.architecture]:
-                others = " or ".join(f'"{name}"' for name in list_architectures_with(field))
-                valid = f"leave it out, or set architecture to {others}"
-                raise invalid(field, f"{self.architecture} has no {field}", valid)
+        if foreign := find_foreign_setting(self, self.architecture, SETTINGS):
+            field, names = foreign
+            others = " or ".join(f'"{name}"' for name in names)
+            valid = f"leave it out, or set architecture to {others}"
+            raise invalid(field, f"{self.architecture} has no {field}", valid)
         return self
 
     @model_validator(mode="after")

@@ -5,9 +5,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
-from dlrm.config.base import FALSE_IS_NULL, Config, Positive, fill_defaults
+from dlrm.config.base import FALSE_IS_NULL, Config, Positive, fill_defaults, find_foreign_setting
 from dlrm.config.errors import invalid
-from dlrm.config.schema import ColumnName, LabelKind
+from dlrm.config.schema import ColumnName, LabelColumn, LabelKind
 
 TaskName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,40}$")]
 Width = Annotated[int, Field(ge=1, le=65536)]
@@ -69,10 +69,10 @@ class TaskSharingConfig(Config):
 
     @model_validator(mode="after")
     def _check_settings(self) -> Self:
-        for field in ("num_experts", "num_task_experts", "num_levels"):
-            if getattr(self, field) is not None and field not in _SETTINGS[self.method]:
-                others = " or ".join(f'"{name}"' for name, settings in _SETTINGS.items() if field in settings)
-                raise invalid(field, f"{self.method} has no {field}", f"leave it out, or set method to {others}")
+        if foreign := find_foreign_setting(self, self.method, _SETTINGS):
+            field, names = foreign
+            others = " or ".join(f'"{name}"' for name in names)
+            raise invalid(field, f"{self.method} has no {field}", f"leave it out, or set method to {others}")
         return self
 
 
@@ -105,3 +105,23 @@ def _check_given(number: int, task: TaskConfig, earlier: dict[str, TaskConfig]) 
     if task.given not in binary:
         message = f"{task.given!r} is no earlier binary task"
         raise invalid(f"tasks.{number}.given", message, " or ".join(["null", *binary]))
+
+
+def find_unlabelled_task(
+    tasks: Sequence[TaskConfig], labels: Sequence[LabelColumn]
+) -> tuple[int, TaskConfig, list[str]] | None:
+    """Find the first task whose label is none of `labels`, or of another kind; None if there is none.
+
+    Returns its number, the task, and the names of the labels of its kind. The first of `tasks` has a label of its own.
+    """
+    kinds = {label.name: label.kind for label in labels}
+    for number, task in enumerate(tasks[1:], start=1):
+        if kinds.get(task.label or "") != task.kind:
+            return number, task, [name for name, kind in kinds.items() if kind == task.kind]
+    return None
+
+
+def find_parents(tasks: Sequence[TaskConfig]) -> list[int | None]:
+    """Find the number of the task that each task is given; None if it stands alone."""
+    names = [task.name for task in tasks]
+    return [None if task.given is None else names.index(task.given) for task in tasks]

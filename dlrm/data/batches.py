@@ -11,6 +11,7 @@ from dlrm.config import compute_full_rows, count_run_rows
 from dlrm.data.order import BlockHalves, SampleOrder
 from dlrm.data.rows import NumpyIds, RowSource, Runs, pad_with_empty_bags
 from dlrm.data.threads import prefetch
+from dlrm.data.time_order import TimeOrder
 
 Number = TypeVar("Number", bound=np.generic)
 
@@ -90,8 +91,8 @@ class TrainBatches:
         global_size: B, rows of a global batch. num_epochs: passes over the rows; a fraction reads a share of them.
         num_groups: groups that a global batch is cut into, a multiple of the ranks; None: one for each rank.
         start_batch, start_row: number of batches of the run before these, and of the rows in them. end_row: position
-        behind the last row; None: the end of the run. window_rows: as in `SampleOrder`. is_order_ahead: find
-        orders in a thread of their own, which gets more rows out of several cores, and takes more of a single one.
+        behind the last row; None: the end of the run. window_rows: as in `TimeOrder`; None: shuffled. is_order_ahead:
+        find orders in a thread of their own, which gets more rows out of several cores, and takes more of a single one.
         Raises ValueError if B or `num_groups` is not divisible by the ranks.
         """
         num_groups = num_groups or world_size
@@ -100,7 +101,11 @@ class TrainBatches:
                 raise ValueError(f"{name} {size} is not divisible by {world_size} ranks")
         self._source, self._share_size = source, global_size // world_size
         self._groups = [slice(group, None, num_groups) for group in range(rank, num_groups, world_size)]
-        self._order = SampleOrder(source.num_rows, seed, source.row_bytes, window_rows)
+        self._order = (
+            SampleOrder(source.num_rows, seed, source.row_bytes)
+            if window_rows is None
+            else TimeOrder(source.num_rows, seed, window_rows)
+        )
         self._start_batch, self._start_row = start_batch, start_row
         self._full_rows = compute_full_rows(global_size, source.num_rows)
         num_rows = count_run_rows(source.num_rows, num_epochs)

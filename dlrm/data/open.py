@@ -8,6 +8,7 @@ import numpy as np
 from dlrm.config import DataConfig, SyntheticConfig, TaskConfig, format_count
 from dlrm.data.dataset import Dataset
 from dlrm.data.errors import DataError
+from dlrm.data.follow.open import open_followed
 from dlrm.data.packed.open import open_packed
 from dlrm.data.roots import Roots
 from dlrm.data.rows import Subset
@@ -45,6 +46,9 @@ def _open_rows(
         return _check_windows(config, open_packed(find_packed_directory(config, data_roots), num_threads))
     if prepared is None:
         raise ValueError(f"rows of format {config.format} must be prepared first")
+    if config.follow is not None:
+        assert config.window_rows is not None, "files are followed in order of time"
+        return open_followed(prepared, config.window_rows, num_threads)
     return open_packed(prepared, num_threads)
 
 

@@ -28,7 +28,7 @@ class BlockHalves:
     num_first: int
     """Rows of the first half of the GLOBAL batch; the rows after them come from other blocks of the same windows."""
     coverage: float
-    """p, share of the data's blocks that the batch draws on, above 0 and below 1.
+    """p, share of the data's blocks that the batch draws on, below 1; 0 of a log without end.
 
     With f_w the share of the batch's rows that are in window w, F_e the share in epoch e, and K windows in an epoch,
     p = sum F_e^2 / (K sum f_w^2); this is 1 / K for a batch within one window. Blocks are drawn without replacement
@@ -60,9 +60,19 @@ class _Epoch:
     """[num_windows + 1] positions within the epoch at which the windows start; the last is the number of rows."""
 
 
-def count_windows(num_rows: int, row_bytes: int, window_rows: int | None = None) -> int:
-    """Count the shuffle windows of an epoch. row_bytes: average bytes of a stored row. window_rows: see SampleOrder."""
-    return -(-num_rows // (window_rows or _compute_window_rows(row_bytes)))
+def count_windows(num_rows: int, row_bytes: int) -> int:
+    """Count the shuffle windows of an epoch. row_bytes: average bytes of a stored row."""
+    return -(-num_rows // _compute_window_rows(row_bytes))
+
+
+def make_generator(seed: int, epoch: int, stream: int) -> np.random.Generator:
+    """Return a generator whose random numbers are independent of every other (seed, epoch, stream).
+
+    The stream is the highest word of the counter, and Philox counts up from the lowest.
+    """
+    key = np.array([seed, epoch], dtype=np.uint64)
+    counter = np.array([0, 0, 0, stream], dtype=np.uint64)
+    return np.random.Generator(np.random.Philox(key=key, counter=counter))
 
 
 def _compute_window_rows(row_bytes: int) -> int:
@@ -91,27 +101,15 @@ class SampleOrder:
     If there are several windows, a batch begins with the rows from the first half of each window's blocks; within each
     of these two parts, and in data of one window, the order is random. Any run of rows within such a part is a random
     sample; estimators that cut a batch into groups depend on this.
-
-    In order of time, window k has rows k M to (k + 1) M - 1 of the data, the last one those that are left; the blocks
-    of a window, and its rows, are shuffled as otherwise.
     """
 
-    def __init__(self, num_rows: int, seed: int, row_bytes: int, window_rows: int | None = None) -> None:
-        """Lay out the windows. row_bytes: average bytes of a stored row, which determines the rows of a window.
-
-        window_rows: M, in order of time; a multiple of BLOCKS_PER_WINDOW. None: shuffled.
-        """
+    def __init__(self, num_rows: int, seed: int, row_bytes: int) -> None:
+        """Lay out the windows. row_bytes: average bytes of a stored row, which determines the rows of a window."""
         self._num_rows, self._seed = num_rows, seed
-        self._is_shuffled = window_rows is None
-        self.num_windows_per_epoch = num_windows = count_windows(num_rows, row_bytes, window_rows)
-        self._block_rows = (window_rows or _compute_window_rows(row_bytes)) // BLOCKS_PER_WINDOW
+        self.num_windows_per_epoch = num_windows = count_windows(num_rows, row_bytes)
+        self._block_rows = _compute_window_rows(row_bytes) // BLOCKS_PER_WINDOW
         self._num_blocks = -(-num_rows // self._block_rows)
-        numbers = np.arange(num_windows + 1, dtype=np.int64)
-        self._first_blocks = (
-            numbers * self._num_blocks // num_windows
-            if self._is_shuffled
-            else np.minimum(numbers * BLOCKS_PER_WINDOW, self._num_blocks)
-        )
+        self._first_blocks = np.arange(num_windows + 1, dtype=np.int64) * self._num_blocks // num_windows
         self._epoch: _Epoch | None = None
         self._window = -1
         self._rows_of_window = np.empty(0, dtype=np.int64)
@@ -181,7 +179,7 @@ class SampleOrder:
         rows = (blocks[:, None] * self._block_rows + np.arange(self._block_rows, dtype=np.int64)).reshape(-1)
         rows = rows[rows < self._num_rows]
         epoch, number = divmod(window, self.num_windows_per_epoch)
-        self._make_generator(epoch, 1 + number).shuffle(rows)
+        make_generator(self._seed, epoch, 1 + number).shuffle(rows)
         self._window, self._rows_of_window = window, rows
         if self.num_windows_per_epoch > 1:
             is_first_half = np.zeros(self._num_blocks, dtype=np.bool_)
@@ -190,24 +188,9 @@ class SampleOrder:
 
     def _get_epoch(self, number: int) -> _Epoch:
         if self._epoch is None or self._epoch.number != number:
-            blocks = self._order_blocks(self._make_generator(number, 0))
+            blocks = make_generator(self._seed, number, 0).permutation(self._num_blocks)
             last = self._num_blocks - 1
             num_missing = self._num_blocks * self._block_rows - self._num_rows
             is_after_last = self._first_blocks > np.flatnonzero(blocks == last)[0]
             self._epoch = _Epoch(number, blocks, self._first_blocks * self._block_rows - is_after_last * num_missing)
         return self._epoch
-
-    def _order_blocks(self, generator: np.random.Generator) -> NDArray[np.int64]:
-        if self._is_shuffled:
-            return generator.permutation(self._num_blocks)
-        windows = np.split(np.arange(self._num_blocks, dtype=np.int64), self._first_blocks[1:-1])
-        return np.concatenate([generator.permutation(blocks) for blocks in windows])
-
-    def _make_generator(self, epoch: int, stream: int) -> np.random.Generator:
-        """Return a generator whose random numbers are independent of every other (seed, epoch, stream).
-
-        The stream is the highest word of the counter, and Philox counts up from the lowest.
-        """
-        key = np.array([self._seed, epoch], dtype=np.uint64)
-        counter = np.array([0, 0, 0, stream], dtype=np.uint64)
-        return np.random.Generator(np.random.Philox(key=key, counter=counter))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dlrm.config import SchemaConfig, TaskConfig
+from dlrm.config import SchemaConfig, TaskConfig, find_parents, find_unlabelled_task
 from dlrm.data.dataset import Dataset
 from dlrm.data.errors import DataError
 from dlrm.data.rows import Renumbered, Rows
@@ -57,19 +57,14 @@ def find_task_labels(tasks: Sequence[TaskConfig] | None, schema: SchemaConfig | 
 
     schema: columns of the rows; None for a synthetic log, which has none.
     """
-    further = list(tasks or ())[1:]
-    kinds = {} if schema is None else {label.name: label.kind for label in schema.further_labels}
-    for number, task in enumerate(further, start=1):
-        if kinds.get(task.label or "") != task.kind:
-            fitting = [name for name, kind in kinds.items() if kind == task.kind]
-            message = f"the rows have no {task.kind} label {task.label!r}"
-            valid = ", ".join(fitting) or f"rows prepared with data.schema.further_labels of kind {task.kind}"
-            raise DataError(message, field=f"model.tasks.{number}.label", valid=valid)
-    names, columns = [task.name for task in tasks or ()], list(kinds)
-    return TaskLabels(
-        [columns.index(task.label or "") for task in further],
-        [None if task.given is None else names.index(task.given) for task in further],
-    )
+    tasks, further = tasks or (), () if schema is None else schema.further_labels
+    if found := find_unlabelled_task(tasks, further):
+        number, task, fitting = found
+        message = f"the rows have no {task.kind} label {task.label!r}"
+        valid = ", ".join(fitting) or f"rows prepared with data.schema.further_labels of kind {task.kind}"
+        raise DataError(message, field=f"model.tasks.{number}.label", valid=valid)
+    columns = [label.name for label in further]
+    return TaskLabels([columns.index(task.label or "") for task in tasks[1:]], find_parents(tasks)[1:])
 
 
 def choose_labels(dataset: Dataset, tasks: Sequence[TaskConfig] | None) -> Dataset:

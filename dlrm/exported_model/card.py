@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from dlrm.config import CategoricalColumn, format_count, is_averaging
@@ -15,7 +15,7 @@ from dlrm.data.encode.vocabulary import (
     RangeVocabulary,
     Vocabulary,
 )
-from dlrm.data.packed.layout import META, PackedMeta, read_meta
+from dlrm.data.packed.layout import META, read_meta
 from dlrm.exported_model.card_metrics import format_code, format_table, render_metrics, render_quality_warnings
 from dlrm.exported_model.layout import SavedConfig
 from dlrm.record import EvaluationSource
@@ -96,6 +96,8 @@ model.predict(row)  # one probability per row; lists of values score many rows
 
 def _render_data(config: SavedConfig, dataset: Dataset) -> str:
     held_out = f"{dataset.evaluation.num_rows:,} held out ({describe_held_out(config)})"
+    if dataset.growing is not None:
+        held_out = describe_held_out(config)
     rows = f"{dataset.train.num_rows:,} to train on, {held_out}"
     facts = {"rows": rows, "label rate": f"{100 * dataset.train_label_rate:.2f} % of the training rows are positive"}
     if (share := config.data.negative_sampling) is not None:
@@ -116,11 +118,15 @@ def _render_data(config: SavedConfig, dataset: Dataset) -> str:
         "checksum of the rows": format_code(config.packed.checksum),
     }
     facts |= {f"version of {format_code(name)}": version for name, version in meta.tables.items()}
-    return f"{format_table(('', ''), list(facts.items()))}\n\nFiles:\n\n{_list_files(meta)}"
+    files = meta.sources if dataset.growing is None else [*reversed(dataset.growing.files)]
+    order = "Files" if dataset.growing is None else "Files, the last one first"
+    return f"{format_table(('', ''), list(facts.items()))}\n\n{order}:\n\n{_list_files(files)}"
 
 
 def describe_held_out(config: SavedConfig) -> str:
     """Describe which rows the model was measured on."""
+    if config.data.follow is not None:
+        return "each file measured before it was trained on"
     if config.data.eval:
         return "separate files"
     if config.data.format == "packed":
@@ -129,10 +135,10 @@ def describe_held_out(config: SavedConfig) -> str:
     return f"{100 * config.data.eval_fraction:g} %, {rule}"
 
 
-def _list_files(meta: PackedMeta) -> str:
-    lines = [f"- {format_code(name)}" for name in meta.sources[:MAX_SHOWN]]
-    if len(meta.sources) > MAX_SHOWN:
-        lines.append(f"- and {len(meta.sources) - MAX_SHOWN:,} more")
+def _list_files(names: Sequence[str]) -> str:
+    lines = [f"- {format_code(name)}" for name in names[:MAX_SHOWN]]
+    if len(names) > MAX_SHOWN:
+        lines.append(f"- and {len(names) - MAX_SHOWN:,} more")
     return "\n".join(lines)
 
 

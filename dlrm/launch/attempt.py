@@ -7,7 +7,7 @@ from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING
 
-from dlrm.config import ConfigError, ResolvedJob, format_count, parse_document
+from dlrm.config import ConfigError, FieldError, ResolvedJob, format_count, parse_document
 from dlrm.launch.environment import MixedInstallError, NoDeviceError, check_devices, check_environment
 from dlrm.launch.nodes.own_directory import take_document
 from dlrm.launch.nodes.state import NodeResult
@@ -68,24 +68,41 @@ def _prepare_and_train(
 ) -> NodeResult:
     check_environment()
     resolved = read_spec(directory, number)
+    if resolved.job.data.follow is not None and watchdog.store is not None:
+        message = "keeps its rows in the run's directory, and a run in a bucket may go on where that is not"
+        raise ConfigError([FieldError("data.follow", message, "null, or a run that is not kept in a bucket")])
     resources = resolved.job.resources
     if watchdog.tracking is not None:
         check_packages(resolved.job.run.trackers)
     check_devices(resources.gpus_per_worker * resources.workers_per_node)
     start_import()
     ranks = list_node_ranks(resources.workers_per_node, watchdog.group)
-    with reports.push_ranks(ranks), closing(StandbyRanks(directory, number, resolved, ranks)) as standby:
+    with reports.push_ranks(ranks):
+        result = _run_round(directory, number, resolved, ranks, stopper, watchdog)
+        while resolved.job.data.follow is not None and _has_more(result, directory.attempt(number)):
+            result = _run_round(directory, number, read_spec(directory, number), ranks, stopper, watchdog)
+        _wait_for_uploads(result, ranks[0], stopper, watchdog)
+    return result
+
+
+def _run_round(
+    directory: RunDirectory, number: int, resolved: ResolvedJob, ranks: range, stopper: Stopper, watchdog: Watchdog
+) -> NodeResult:
+    """Prepare the rows that there are, and run the ranks of this node on them."""
+    with closing(StandbyRanks(directory, number, resolved, ranks)) as standby:
         tell = partial(_tell_start, directory.attempt(number), ranks[0])
         tell("starting processes")
         prepared = _prepare_in_turn(directory, number, resolved, ranks[0], stopper, watchdog)
         if isinstance(prepared, Outcome):
-            result = make_result(prepared, is_cause=not watchdog.has_given_up)
-        else:
-            tell(f"starting {format_count(len(ranks), 'rank')}")
-            failures = None if watchdog.has_given_up else run_ranks(prepared, stopper, watchdog, standby)
-            result = _make_part_result(directory.attempt(number), failures, watchdog)
-        _wait_for_uploads(result, ranks[0], stopper, watchdog)
-    return result
+            return make_result(prepared, is_cause=not watchdog.has_given_up)
+        tell(f"starting {format_count(len(ranks), 'rank')}")
+        failures = None if watchdog.has_given_up else run_ranks(prepared, stopper, watchdog, standby)
+        return _make_part_result(directory.attempt(number), failures, watchdog)
+
+
+def _has_more(result: NodeResult, attempt: AttemptDirectory) -> bool:
+    """Whether the ranks have trained on all rows so far, and the files that they follow have not come to an end."""
+    return result.outcome is None and not attempt.outcome.exists()
 
 
 def _tell_start(attempt: AttemptDirectory, first_rank: int, message: str) -> None:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-from dlrm.config import ModelConfig, TaskConfig
+from dlrm.config import ModelConfig, TaskConfig, find_parents
 from dlrm.model.mlp import Linear, Perceptron, make_bottom
 from dlrm.model.task_loss import make_loss
-from dlrm.model.tasks import TaskTop, find_parents, multiply_probabilities
+from dlrm.model.tasks import TaskTop, multiply_probabilities
 
 MIN_RATE = 1e-6
 """Least rate of either label that an output bias stands for, so that it stays finite."""
@@ -34,7 +34,7 @@ class DensePart(nn.Module):
         self.num_vectors = num_features if self.bottom is None else num_features + 1
         self.width = self.num_vectors * config.embedding_dim
         self.loss = make_loss(config.tasks, config.task_sharing)
-        self._parents = find_parents(config)
+        self._parents = find_parents(config.tasks or ())
 
     def finish(self, outputs: torch.Tensor) -> torch.Tensor:
         """Return the logits [c] or [c, T]. outputs: [c, T] of the last layers."""
@@ -72,11 +72,12 @@ def set_task_biases(model: nn.Module, tasks: Sequence[TaskConfig], labels: torch
     where the other one has label 1. A task without any label keeps its bias.
     """
     assert isinstance(model, DensePart), "the model of a run"
-    names = [task.name for task in tasks]
-    for number, task in enumerate(tasks[1:], start=1):
+    for number, (task, parent) in enumerate(zip(tasks, find_parents(tasks), strict=True)):
+        if number == 0:
+            continue
         known = labels[:, number].isnan().logical_not()
-        if task.given is not None:
-            known &= labels[:, names.index(task.given)] == 1
+        if parent is not None:
+            known &= labels[:, parent] == 1
         if known.any():
             mean = float(labels[known, number].double().mean())
             model.output_layers[number].bias.fill_(mean if task.kind == "regression" else _compute_log_odds(mean))

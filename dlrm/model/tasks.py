@@ -125,13 +125,6 @@ def _mix(gate: torch.Tensor, experts: list[torch.Tensor]) -> torch.Tensor:
     return torch.bmm(F.softmax(gate, dim=1).to(stacked.dtype).unsqueeze(1), stacked).squeeze(1)
 
 
-def find_parents(config: ModelConfig) -> list[int | None]:
-    """Find the number of the task that each task is given; None if it stands alone."""
-    tasks = config.tasks or []
-    names = [task.name for task in tasks]
-    return [None if task.given is None else names.index(task.given) for task in tasks]
-
-
 def multiply_probabilities(logits: torch.Tensor, parents: Sequence[int | None]) -> torch.Tensor:
     """Multiply the probability of each task with a parent by the parent's (ESMM, Ma et al. 2018, arXiv 1804.07931, eq.
     2), and return the logits [c, T]. logits: [c, T] of the towers; the products are in fp32 under bf16 autocast.

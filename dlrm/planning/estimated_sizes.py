@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from dlrm.config import Counting, DataConfig, DynamicIdsConfig, Hashing, ResolvedJob
+from dlrm.config import Counting, DataConfig, DynamicIdsConfig, Hashing, ResolvedJob, count_shared_rows
 from dlrm.data.encode.encoders import is_missing_as_before
 from dlrm.planning.raw_sample import RawSample, count_rows, read_sample
 from dlrm.planning.shortages import RowCounts
@@ -57,6 +57,8 @@ def estimate_sizes(resolved: ResolvedJob) -> Sizes:
             num_rows = column.max_table_rows
         elif isinstance(rule, Hashing):
             num_rows = rule.hash_size
+        elif isinstance(rule, DynamicIdsConfig) and data.follow is not None and rule.max_rows is not None:
+            num_rows = rule.max_rows
         else:
             # Ids that come and go take at most as many rows as if they stayed.
             least = rule.min_count if isinstance(rule, Counting) else rule.admit_after
@@ -64,8 +66,10 @@ def estimate_sizes(resolved: ResolvedJob) -> Sizes:
             if isinstance(rule, DynamicIdsConfig) and rule.max_rows is not None:
                 num_rows = min(num_rows, rule.max_rows)
             if isinstance(rule, Counting):
-                num_rows = rule.count_rows(num_rows)
-        tables.append(make_table(column.feature, num_rows, dim, column.multi_hot, data.vocabulary.count_ids(column)))
+                num_rows = count_shared_rows(num_rows, rule.num_remainders)
+        tables.append(
+            make_table(column.feature, num_rows, dim, column.multi_hot, data.vocabulary.count_ids_per_value(column))
+        )
     basis = _find_basis(data, sample)
     return Sizes(
         tables,
@@ -127,6 +131,8 @@ def _extrapolate(numbers: tuple[float, float, float], scale: float) -> float:
 def _count_rows(resolved: ResolvedJob, sample: RawSample) -> RowCounts:
     data, train_share = resolved.job.data, 1.0
     labels = np.concatenate([piece.labels for piece in sample.pieces])
+    if data.follow is not None:
+        return RowCounts(max(1, sample.num_rows_of_files))
     if data.eval is None:
         train_share = 1.0 - data.eval_fraction
         num_eval_rows = round(data.eval_fraction * sample.num_rows_of_files)
@@ -151,7 +157,8 @@ def _find_basis(data: DataConfig, sample: RawSample) -> str | None:
     """Return the rows from which sizes are estimated, in words; None if the sample is exactly the training rows."""
     if not sample.is_whole:
         return "a sample of the rows"
-    return "all rows, those held out for evaluation included" if data.eval is None else None
+    holds_out = data.eval is None and data.follow is None
+    return "all rows, those held out for evaluation included" if holds_out else None
 
 
 def _describe(sample: RawSample, seconds: float) -> str:

@@ -54,6 +54,9 @@ class RowCounts:
 
 def list_shortages(job: JobConfig, rows: RowCounts) -> list[QualityWarning]:
     """List what a run of `job` on these rows has too little of, each as an event and a sentence."""
+    if job.data.follow is not None:
+        # Further rows come.
+        return []
     num_rows = _count_epoch_rows(job, rows)
     found = list_run_shortages(job, num_rows, _count_steps(job, num_rows))
     if rows.num_eval_rows is not None and rows.label_rate is not None:

@@ -109,7 +109,9 @@ def read_row_counts(prepared: Path) -> RowCounts:
     from dlrm.data.packed.layout import open_packed_meta
 
     splits = open_packed_meta(prepared).splits
-    return RowCounts(splits["train"].num_rows, splits["eval"].num_rows, splits["eval"].label_rate)
+    # Rows of a growing set of files are measured before they are trained on, and none are held out.
+    num_eval_rows = splits["eval"].num_rows or None
+    return RowCounts(splits["train"].num_rows, num_eval_rows, splits["eval"].label_rate)
 
 
 def _get_sizes_in_document(data: DataConfig, dim: int, advice: str) -> Sizes:
@@ -126,7 +128,7 @@ def _get_sizes_in_document(data: DataConfig, dim: int, advice: str) -> Sizes:
             unknown.append(column.feature)
         else:
             tables.append(
-                make_table(column.feature, num_rows, dim, column.multi_hot, data.vocabulary.count_ids(column))
+                make_table(column.feature, num_rows, dim, column.multi_hot, data.vocabulary.count_ids_per_value(column))
             )
     if unknown:
         columns = format_some(unknown[:MAX_NAMED], len(unknown))

@@ -112,4 +112,6 @@ def _find_prepared(resolved: ResolvedJob, cache: Path) -> Path | None:
     """Return the directory of the same rows in the cache that jobs share; None if absent."""
     from dlrm.data.prepare.cache import find_prepared
 
+    if resolved.job.data.follow is not None:
+        return None
     return find_prepared(resolved.job.data, resolved.data_roots, cache, base_directory=Path())

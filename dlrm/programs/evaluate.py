@@ -168,6 +168,9 @@ def _check_bad_rows(model: SavedModel, pieces: Iterable[ScoredPiece]) -> Iterato
 
 def _open_held_out(model: SavedModel) -> RowSource:
     packed = model.config.packed
+    if model.config.data.follow is not None:
+        message = "its run held out no rows: it measured each file before it was trained on"
+        raise DataError(message, field="DATA", valid="name the files to measure it on")
     if packed is None:
         return open_data(model.config.data, data_roots=None, prepared=None).evaluation
     directory, valid = Path(packed.directory), "name the files to measure it on"

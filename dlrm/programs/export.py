@@ -69,7 +69,9 @@ def _find_metrics(checkpoint: RunCheckpoint) -> dict[str, float | None]:
     size = count_model_size(checkpoint.resolved.job, checkpoint.dataset.schema)
     metrics = make_final_metrics(progress, progress.last_evaluation) | size
     is_refined = checkpoint.first_order is not None or checkpoint.recalibration is not None
-    if progress.evaluated_step != progress.step or is_refined:
+    # A run that follows files holds out no rows: its last evaluation says most.
+    is_followed = checkpoint.dataset.growing is not None
+    if (progress.evaluated_step != progress.step and not is_followed) or is_refined:
         # What the last evaluation found on training and validation rows is not of this model.
         validation = ("validation_auc", "validation_calibration", "validation_log_loss")
         metrics |= dict.fromkeys(("train_auc", "train_log_loss", *validation))

@@ -14,6 +14,7 @@ from pathlib import Path
 from dlrm.config import ResolvedJob, format_count
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.errors import DataError
+from dlrm.data.follow.prepare import Follower
 from dlrm.data.open import find_packed_directory
 from dlrm.data.packed.layout import open_packed_meta
 from dlrm.data.packed.open import open_encoders, read_prepared_data, verify
@@ -21,7 +22,16 @@ from dlrm.data.prepare.cache import find_or_prepare
 from dlrm.data.prepare.fit import check_extends
 from dlrm.data.prepare.progress import NoteEvent, ProgressEvent
 from dlrm.data.raw.odd_values import describe_odd_values
-from dlrm.record import EXIT_DONE, EXIT_STOPPED, AttemptDirectory, EndReason, Outcome, PreparedData, RunDirectory
+from dlrm.record import (
+    EXIT_DONE,
+    EXIT_STOPPED,
+    AttemptDirectory,
+    EndReason,
+    Outcome,
+    PreparedData,
+    RunDirectory,
+    iterate_complete,
+)
 from dlrm.reporting.reporter import Reporter
 from dlrm.train.warm_start.vocabulary import describe_extension, load_base_encoders
 from hostinfo.stop_signals import end_on_stop_signals
@@ -87,6 +97,9 @@ def prepare(directory: RunDirectory, number: int, reporter: Reporter) -> None:
     report = EventReporter(reporter)
     base = load_base_encoders(resolved, directory)
     before = PreparedData.read(directory.data)
+    if resolved.job.data.follow is not None:
+        _follow(resolved, directory, base, report).write(directory.data)
+        return
     # A table may have newer versions by now: the job goes on with those that it began with.
     versions = {} if before is None else before.tables
     if resolved.job.data.is_raw:
@@ -116,6 +129,22 @@ def prepare(directory: RunDirectory, number: int, reporter: Reporter) -> None:
     for description in describe_odd_values(meta.odd_values):
         reporter.event("odd_values", description)
     reporter.event("data_prepared", f"the prepared rows are in {found.directory}", **found.model_dump())
+
+
+def _follow(
+    resolved: ResolvedJob, directory: RunDirectory, base: Encoders | None, report: EventReporter
+) -> PreparedData:
+    """Prepare the files that have come, or wait for them, and remove rows from before the oldest checkpoint.
+
+    Returns the directory of the last piece with the checksum of the first one, which a run keeps.
+    """
+    data, saved = resolved.job.data, [manifest.num_samples for _, manifest in iterate_complete(directory.checkpoints)]
+    follower = Follower(data, resolved.data_roots, directory.prepared, base, resolved.job.resources.num_cores, report)
+    # A batch that is not decided yet is so once there are rows.
+    ledger = follower.prepare_next(resolved.job.batch.global_size, max(saved, default=0))
+    ledger.remove_rows_before(min(saved, default=0), directory.prepared)
+    last = (directory.prepared / ledger.pieces[-1].name).resolve()
+    return PreparedData(directory=str(last), checksum=ledger.pieces[0].checksum)
 
 
 def _verify(resolved: ResolvedJob, base: Encoders | None, report: EventReporter) -> Path:

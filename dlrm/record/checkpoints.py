@@ -6,6 +6,7 @@ JSON, its second line the checksum of the first.
 
 import hashlib
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -104,15 +105,19 @@ def list_checkpoints(directory: Path) -> list[CheckpointDirectory]:
     return sorted(checkpoints, key=lambda checkpoint: checkpoint.step, reverse=True)
 
 
-def find_newest_checkpoint(directory: Path) -> CheckpointDirectory | None:
-    """Return the newest complete checkpoint, without reading its files; None if absent."""
+def iterate_complete(directory: Path) -> Iterator[tuple[CheckpointDirectory, CheckpointManifest]]:
+    """Yield the complete checkpoints in `directory` with their manifests, newest first, without reading their files."""
     for checkpoint in list_checkpoints(directory):
         try:
-            checkpoint.read_manifest()
+            manifest = checkpoint.read_manifest()
         except (CheckpointFaultError, OSError):
             continue
-        return checkpoint
-    return None
+        yield checkpoint, manifest
+
+
+def find_newest_checkpoint(directory: Path) -> CheckpointDirectory | None:
+    """Return the newest complete checkpoint, without reading its files; None if absent."""
+    return next((checkpoint for checkpoint, _ in iterate_complete(directory)), None)
 
 
 def find_checkpoint(directory: Path, name: str) -> CheckpointDirectory:

@@ -16,6 +16,13 @@ AVERAGES_WEIGHTS = "averages_weights"
 DELTA_WRITTEN, DELTA_FAILED = "delta_written", "delta_failed"
 """Names of the events that a delta of the model was written, and that it could not be."""
 
+FILES_READ, FILE_LATE, FILE_CHANGED = "files_read", "file_late", "file_changed"
+"""Names of the events of a job with data.follow: files were read; one came after files with later names; one has
+changed since it was read."""
+
+NEW_ROWS = "new_rows"
+"""Name of the event with the metrics of the model on new rows, before it is trained on them."""
+
 BATCH_GROWN = "batch_grown"
 """Name of the event that steps have a larger batch from here on."""
 

@@ -122,8 +122,8 @@ class TrainRows:
 
     num_rows: int
     mean_weight: float = 1.0
-    num_windows: int = 1
-    """Shuffle windows of an epoch; with several, the batches of one share what its blocks of rows have in common."""
+    has_windows: bool = False
+    """Whether an epoch has several shuffle windows; the batches of one share what its blocks of rows have in common."""
 
 
 def build_parts(
@@ -147,7 +147,7 @@ def build_parts(
     model = make_dense_part(job.model, schema.num_dense, len(schema.features), job.run.seed).to(ranks.device)
     tables = _make_tables(resolved, plan, ranks, directory)
     optimizer = make_dense_optimizer(job.dense_optimizer, model.named_parameters())
-    has_halves = rows.num_windows > 1
+    has_halves = rows.has_windows
     gradients = _make_gradients(job, model, tables, ranks, has_halves=has_halves)
     layer_noise = LayerNoise([(name, parameter.numel()) for name, parameter in model.named_parameters()])
     reduction = _make_reduction(job, model, gradients, layer_noise.sizes)

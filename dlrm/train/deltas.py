@@ -14,7 +14,7 @@ from dlrm.config import ResolvedJob
 from dlrm.data.dataset import Dataset
 from dlrm.exported_model.delta import (
     BASE,
-    DeltaRecord,
+    Weights,
     get_order,
     list_deltas,
     name_delta,
@@ -46,14 +46,11 @@ class DeltaWriter:
                 return self._begin(checkpoint, progress)
             part = self._directory / "latest.part"
             write_weights(part, checkpoint, self._resolved.job, make_model(self._resolved.job, self._dataset.schema))
-            latest = self._name_latest(position.order + 1)
-            part.rename(latest)
-            before = self._name_latest(position.order)
-            record = write_delta(self._directory, load_file(before), load_file(latest), position, progress.step)
-            before.unlink()
+            after = self._name_latest(position.order + 1)
+            part.rename(after)
+            return self._write(load_file(after), position, progress.step)
         except (OSError, ValueError, CheckpointError, SafetensorError) as error:
             return _make_failure(error)
-        return self._make_report(record)
 
     def finish(self, model: Path) -> EventReport | None:
         """Write the delta that leads to the exported model, if it differs from the last one; return what to report."""
@@ -64,12 +61,12 @@ class DeltaWriter:
             config = SavedConfig.model_validate_json((model / CONFIG).read_bytes())
             latest, weights = self._name_latest(position.order), load_file(model / WEIGHTS)
             before = load_file(latest)
-            is_same = all(_are_same_bits(weight, before[name]) for name, weight in weights.items())
-            record = None if is_same else write_delta(self._directory, before, weights, position, config.step or 0)
-            latest.unlink()
+            if all(_are_same_bits(weight, before[name]) for name, weight in weights.items()):
+                latest.unlink()
+                return None
+            return self._write(weights, position, config.step or 0)
         except (OSError, ValueError, SafetensorError) as error:
             return _make_failure(error)
-        return None if record is None else self._make_report(record)
 
     def _find_position(self) -> Position | None:
         """Find the state that the next delta follows; None if a base must be written.
@@ -103,7 +100,11 @@ class DeltaWriter:
         message = f"step {progress.step:,}: deltas begin with the model in {base}"
         return EventReport(name=DELTA_WRITTEN, message=message, details={"step": progress.step, "order": 0})
 
-    def _make_report(self, record: DeltaRecord) -> EventReport:
+    def _write(self, weights: Weights, position: Position, step: int) -> EventReport:
+        """Write the delta from the state at `position` to `weights`, remove that state, and return what to report."""
+        before = self._name_latest(position.order)
+        record = write_delta(self._directory, load_file(before), weights, position, step)
+        before.unlink()
         path = self._directory / name_delta(record.position.order)
         num_bytes, model_bytes = path.stat().st_size, (self._directory / BASE / WEIGHTS).stat().st_size
         share = f"{num_bytes / 1e6:,.1f} of {model_bytes / 1e6:,.1f} MB"
@@ -126,5 +127,5 @@ def _are_same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def _make_failure(error: Exception) -> EventReport:
-    message = f"no delta was written: {error}; training continues, and the next one has these changes too"
+    message = f"no delta was written: {error}; training continues, and the next checkpoint tries again"
     return EventReport(name=DELTA_FAILED, message=message, details={})

@@ -38,8 +38,10 @@ NO_VALIDATION = "no_validation_rows"
 """Name of the event that the evaluation rows choose the best model, although validation rows were asked for."""
 
 
-def run(context: RunContext) -> Outcome:
+def run(context: RunContext) -> Outcome | None:
     """Train the job to its end, or to a stop; leave a checkpoint and, at the end, a model.
+
+    Return None, with a model, if all rows so far are trained on and further files may follow.
 
     Resumes from the newest sound checkpoint in the run directory, if there is one. Collective; the outcome is rank 0's
     to write, which alone knows of a stop while the model is blended. Raises DataError, DivergedError, CheckpointError.
@@ -54,7 +56,8 @@ def run(context: RunContext) -> Outcome:
         reason = trainer.train()
         report_step_parts(reporter, trainer.step.clock, progress.step - first_step)
         message = _report_early_end(reporter, progress) if reason is EndReason.NO_IMPROVEMENT else ""
-        if reason is not EndReason.STOP_REQUESTED:
+        goes_on = dataset.growing is not None and not dataset.growing.is_complete
+        if reason is not EndReason.STOP_REQUESTED and not goes_on:
             report_advice(reporter, resolved, progress, trainer.stages.count_samples())
             report_gain(reporter, progress)
         checkpoint = trainer.save()
@@ -83,9 +86,13 @@ def run(context: RunContext) -> Outcome:
         export_model(
             chosen.checkpoint, directory.model, resolved, dataset, metrics, refined.first_order, refined.recalibration
         )
-        if job.run.deltas and (event := DeltaWriter(directory.deltas, resolved, dataset).finish(directory.model)):
-            reporter.event(event.name, event.message, **event.details)
+        if job.run.deltas and not goes_on:
+            event = DeltaWriter(directory.deltas, resolved, dataset).finish(directory.model)
+            if event is not None:
+                reporter.event(event.name, event.message, **event.details)
         _report_model(reporter, directory)
+    if goes_on:
+        return None
     return Outcome(state="succeeded", reason=reason, message=message, step=progress.step, metrics=metrics)
 
 

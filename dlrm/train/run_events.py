@@ -74,7 +74,8 @@ def report_data_and_plan(reporter: Reporter, dataset: Dataset, planned: PlannedT
         # The rate is weighted: rows of weight 0 may have the other label.
         rows = "every training row with a weight above 0" if dataset.has_weights else "every training row"
         reporter.event(ONE_LABEL, f"{rows} has label {dataset.train_label_rate:.0f}: nothing can be learned")
-    report_few_evaluation_rows(reporter, dataset, EvaluationSource.of_job(job.data.format, job.data.eval))
+    if dataset.growing is None:
+        report_few_evaluation_rows(reporter, dataset, EvaluationSource.of_job(job.data.format, job.data.eval))
     report_plan(reporter, planned.report, planned.resolved)
 
 

@@ -1,6 +1,6 @@
 """Sets up the trainer of one rank: plan, model, tables and optimizer; from a checkpoint, a model, or new weights."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -29,10 +29,11 @@ from dlrm.record import GRAPHS_NOT_USED
 from dlrm.train.build import Parts, PlannedTables, TrainRows, build_parts, plan_tables
 from dlrm.train.context import RunContext
 from dlrm.train.deltas import DeltaWriter
-from dlrm.train.evaluator import Evaluator
+from dlrm.train.evaluator import Evaluator, Scores
 from dlrm.train.finishing import EvaluationProgress
 from dlrm.train.kept_scores import keep_scores
 from dlrm.train.profiler import create_on_all_machines, make_profiler
+from dlrm.train.progressive import ProgressiveEvaluator
 from dlrm.train.row_reuse import make_row_reuse
 from dlrm.train.run_events import (
     report_average,
@@ -66,7 +67,7 @@ def open_trainer(context: RunContext, dataset: Dataset, identity: RunIdentity) -
     report_data_and_plan(reporter, dataset, planned)
     reporter.progress("building", "building model and tables")
     tell_fallback = partial(reporter.rank_event, GRAPHS_NOT_USED)
-    rows = _describe_rows(dataset, resolved.job.data.window_rows)
+    rows = _describe_rows(dataset, is_in_time=resolved.job.data.window_rows is not None)
     directory = context.directory.path
     parts = build_parts(
         resolved, dataset.schema, planned.plan, ranks, rows, directory=directory, tell_fallback=tell_fallback
@@ -75,14 +76,20 @@ def open_trainer(context: RunContext, dataset: Dataset, identity: RunIdentity) -
     restored = _restore(context, state, identity)
     if restored is None:
         set_output_bias(parts.model, dataset.train_label_rate)
-        if resolved.job.model.tasks is not None:
-            first = dataset.train.read(np.arange(min(dataset.train.num_rows, _BIAS_ROWS), dtype=np.int64))
+        if resolved.job.model.tasks is not None and len(resolved.job.model.tasks) > 1:
+            num_rows = dataset.train.num_rows if dataset.growing is None else dataset.growing.num_first_rows
+            first = dataset.train.read(np.arange(min(num_rows, _BIAS_ROWS), dtype=np.int64))
             set_task_biases(parts.model, resolved.job.model.tasks, torch.from_numpy(first.all_labels))
         start_warm(parts, context, dataset)
     saved_step = (restored.step or None) if restored else None
     progress = restored or RunProgress(num_steps=0)
-    stages = StageSequence(resolved.job, dataset.train.num_rows, progress, ranks)
-    report_length(reporter, resolved.job, progress, stages.stages, dataset.train.num_rows)
+    num_rows, starts = dataset.train.num_rows, None
+    if dataset.growing is not None:
+        num_rows = dataset.growing.count_trainable(resolved.job.batch.global_size)
+        starts = [start for start, _ in dataset.growing.evaluated]
+    stages = StageSequence(resolved.job, num_rows, progress, ranks, starts)
+    if dataset.growing is None:
+        report_length(reporter, resolved.job, progress, stages.stages, num_rows)
     report_average(reporter, parts.average)
     create_on_all_machines(context.profile, ranks)
     with _make_saver(context, dataset, state, identity, saved_step) as saver:
@@ -99,7 +106,9 @@ def _make_trainer(
     grouping = find_grouping(run.group_by, run.recall_at, dataset.schema, dataset.encoders)
     keep = partial(keep_scores, context.directory.scores, context.reporter) if run.keep_scores else None
 
-    def make_evaluator(rows: RowSource, what: str) -> Evaluator:
+    def make_evaluator(
+        rows: RowSource, keep: Callable[[int, Scores], None] | None, what: str, *, is_main: bool = False
+    ) -> Evaluator:
         return Evaluator(
             parts.model,
             parts.tables,
@@ -109,19 +118,25 @@ def _make_trainer(
             resolved.share_size,
             resolved.chunk_size,
             context.stop,
-            keep if rows is dataset.evaluation else None,
+            keep,
             EvaluationProgress(context.reporter, rows.num_rows, what),
             resolved.job.data.negative_sampling,
-            grouping if rows is dataset.evaluation else None,
-            (resolved.job.model.tasks or [])[1:] if rows is dataset.evaluation else (),
+            grouping if is_main else None,
+            (resolved.job.model.tasks or [])[1:] if is_main else (),
         )
+
+    if dataset.growing is None:
+        evaluate = make_evaluator(dataset.evaluation, keep, "evaluation rows", is_main=True)
+    else:
+        make = partial(make_evaluator, what="new rows", is_main=True)
+        evaluate = ProgressiveEvaluator(dataset, resolved.job.batch.global_size, make, context.reporter)
 
     train_sample = sample_train_rows(dataset, run.num_train_eval_rows)
     return Trainer(
         step=parts.step,
-        evaluate=make_evaluator(dataset.evaluation, "evaluation rows"),
-        validate=None if dataset.validation is None else make_evaluator(dataset.validation, "validation rows"),
-        measure_train=None if train_sample is None else make_evaluator(train_sample, "training rows"),
+        evaluate=evaluate,
+        validate=None if dataset.validation is None else make_evaluator(dataset.validation, None, "validation rows"),
+        measure_train=None if train_sample is None else make_evaluator(train_sample, None, "training rows"),
         rates=LearningRates(
             resolved.job,
             stages.num_run_rows,
@@ -170,10 +185,10 @@ def _plan_on_rank0(context: RunContext, dataset: Dataset) -> PlannedTables:
     return planned
 
 
-def _describe_rows(dataset: Dataset, window_rows: int | None) -> TrainRows:
+def _describe_rows(dataset: Dataset, *, is_in_time: bool) -> TrainRows:
     train = dataset.train
-    num_windows = count_windows(train.num_rows, train.row_bytes, window_rows)
-    return TrainRows(train.num_rows, dataset.mean_train_weight, num_windows)
+    has_windows = is_in_time or count_windows(train.num_rows, train.row_bytes) > 1
+    return TrainRows(train.num_rows, dataset.mean_train_weight, has_windows=has_windows)
 
 
 def _restore(context: RunContext, state: TrainingState, identity: RunIdentity) -> RunProgress | None:

@@ -22,12 +22,16 @@ from sharding.comm.process_groups import Ranks
 class StageSequence:
     """The stages of one run, as far as its progress goes and on to its end."""
 
-    def __init__(self, job: JobConfig, num_rows: int, progress: RunProgress, ranks: Ranks) -> None:
+    def __init__(
+        self, job: JobConfig, num_rows: int, progress: RunProgress, ranks: Ranks, starts: Sequence[int] | None = None
+    ) -> None:
         """List the stages of a run over `num_rows` training rows, and set the number of its steps in `progress`.
 
-        The number is an estimate of a batch that grows by its noise scale, corrected whenever it grows.
+        The number is an estimate of a batch that grows by its noise scale, corrected whenever it grows. starts: rows
+        before which the model is evaluated; None for evaluations by shares of the run.
         """
         self._job, self._num_rows, self._progress, self._ranks = job, num_rows, progress, ranks
+        self._starts = starts
         self._growth = job.batch.growth
         self.num_run_rows = count_run_rows(num_rows, job.run.epochs)
         """Number of rows that the run trains on, in all its epochs."""
@@ -108,11 +112,14 @@ class StageSequence:
         stages = list_stages(self._job, self._num_rows, self._progress.grown)
         self.stages = _number_steps(stages, self._progress)
         """All stages of the run, in order, as if a batch that grows by its noise scale grew no more."""
+        self._progress.num_steps = self.stages[-1].end_step
+        if self._starts is not None:
+            self.evaluation_steps = frozenset(start // self.stages[-1].full_rows for start in self._starts)
+            return
         steps = list_evaluation_steps(self.stages, self._job.run.eval_every_fraction)
         waits = self._job.run.evaluates_whole_epochs
         self.evaluation_steps = postpone_to_epoch_ends(steps, self.stages, self._num_rows) if waits else steps
         """Steps after which the model is evaluated."""
-        self._progress.num_steps = self.stages[-1].end_step
 
 
 def is_noise_above(noise: NoiseState, size: float) -> bool:

@@ -38,7 +38,8 @@ class Trainer:
     """Everything that the loop works with, on one rank."""
 
     step: TrainingStep
-    evaluate: Evaluator
+    evaluate: Callable[[int], EvaluationReport]
+    """Function that evaluates the model after so many steps; collective."""
     validate: Evaluator | None
     """Evaluator of the validation rows, which choose the best model; None if the evaluation rows choose it."""
     measure_train: Evaluator | None

@@ -48,7 +48,7 @@ def main() -> int:
 
         with _join_run(directory, attempt, reporter, stop) as context:
             outcome = _stop_early(context) or run(context)
-        if rank == 0:
+        if rank == 0 and outcome is not None:
             outcome.write_first(attempt.outcome)
         # After a stop too: a rank with another exit code is a failed one to elastic, which would then end all others.
         code = EXIT_DONE

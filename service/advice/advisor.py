@@ -56,6 +56,8 @@ RULES: tuple[Rule, ...] = (
     advise_less_memory,
 )
 """Rules, each with one piece of advice at most."""
+_OF_ALL_ROWS = frozenset({advise_more_steps, advise_more_evaluation_rows})
+"""Rules on the rows of a whole run; a job with data.follow never has them all."""
 MAX_ITEMS = 5
 """Pieces of advice that are shown: nobody changes more at once."""
 _NOTHING = {
@@ -71,7 +73,8 @@ def advise(facts: Facts) -> JobAdvice:
 
     The document is valid with the changes of each. Of those that change the same field, the most important one stays.
     """
-    drafts = [draft for rule in RULES if (draft := rule(facts)) is not None and _is_valid(facts, draft)]
+    rules = RULES if facts.get("data.follow") is None else [rule for rule in RULES if rule not in _OF_ALL_ROWS]
+    drafts = [draft for rule in rules if (draft := rule(facts)) is not None and _is_valid(facts, draft)]
     drafts.sort(key=lambda draft: (draft.rank, draft.share), reverse=True)
     chosen, changed = list[Draft](), set[str]()
     for draft in drafts:

@@ -12,7 +12,7 @@ from service.store.states import JobState
 
 
 def forecast_end(session: Session, job: Job, resolved: Mapping[str, Any]) -> LossForecast | None:
-    """Forecast the log-loss at the end of a job; None unless it trains, at one batch size.
+    """Forecast the log-loss at the end of a job; None unless it trains, at one batch size and to an end.
 
     resolved: resolved document, with what a run has decided once it has.
     """
@@ -21,7 +21,8 @@ def forecast_end(session: Session, job: Job, resolved: Mapping[str, Any]) -> Los
         return None
     # Documents of earlier versions may lack sections.
     batch, optimizer = resolved["job"]["batch"], resolved["job"].get("dense_optimizer", {})
-    if batch.get("schedule") or batch.get("growth"):
+    is_followed = resolved["job"].get("data", {}).get("follow") is not None
+    if is_followed or batch.get("schedule") or batch.get("growth"):
         return None
     schedule = optimizer.get("schedule", {})
     decay = schedule.get("decay", "polynomial")

@@ -12,6 +12,8 @@ from dlrm.config import BATCH_FIELD, ConfigError, JobConfig, parse_job
 DENSE_RATE, TABLE_RATE = "dense_optimizer.learning_rate", "table_optimizer.learning_rate"
 EMBEDDING_DIM = "model.embedding_dim"
 ARCHITECTURE, TOP_MLP, BOTTOM_MLP = "model.architecture", "model.top_mlp", "model.bottom_mlp"
+TRIED_ARCHITECTURES = ["dlrm", "dcn_v2", "gdcn", "finalmlp", "masknet"]
+"""Names of dlrm, the fastest one, and of those better on flights (benchmarks/experiments.md)."""
 RATE_FACTORS = (0.3, 3.0)
 """Bounds of a learning rate, as factors on the untuned one."""
 
@@ -94,7 +96,7 @@ def _list_candidates(job: JobConfig) -> list[Parameter]:
     halved = [max(width // 2, 1) for width in model.top_mlp[:-1]]
     architectures: list[Parameter] = [
         Choice(EMBEDDING_DIM, [model.embedding_dim // 2, model.embedding_dim, model.embedding_dim * 2]),
-        Choice(ARCHITECTURE, ["dlrm", "dcn_v2"]),
+        Choice(ARCHITECTURE, TRIED_ARCHITECTURES),
         Choice(TOP_MLP, [model.top_mlp, [*halved, 1]]),
     ]
     return training + architectures

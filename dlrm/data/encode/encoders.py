@@ -161,8 +161,15 @@ class Encoders:
                 case DynamicVocabulary():
                     columns = {"row": vocabulary.rows, "count": vocabulary.counts, "age": vocabulary.ages}
                     values = pl.DataFrame({"value": vocabulary.values, **columns})
-                    num_ids, window_rows, base = vocabulary.num_ids, vocabulary.window_rows, vocabulary.base
-                    saved.append(_DynamicRecord(file=file, num_ids=num_ids, window_rows=window_rows, base=base))
+                    saved.append(
+                        _DynamicRecord(
+                            file=file,
+                            num_ids=vocabulary.num_ids,
+                            num_used=vocabulary.num_used,
+                            window_rows=vocabulary.window_rows,
+                            base=vocabulary.base,
+                        )
+                    )
                 case _:
                     saved.append(vocabulary)
                     continue
@@ -190,7 +197,7 @@ class Encoders:
                 )
             else:
                 rows, counts, ages = (values[name].to_numpy() for name in ("row", "count", "age"))
-                numbers = entry.num_ids, entry.window_rows, entry.base
+                numbers = entry.num_ids, entry.num_used or entry.num_ids, entry.window_rows, entry.base
                 vocabularies.append(DynamicVocabulary(values["value"], rows, counts, ages, *numbers))
         return cls(saved.table_schema, saved.dense, vocabularies)
 
@@ -214,6 +221,8 @@ class _DynamicRecord(_Record):
     kind: Literal["dynamic"] = "dynamic"
     file: VocabularyFile
     num_ids: int
+    num_used: int | None = None
+    """Number of rows that any value has had; None in records of earlier versions, for all rows."""
     window_rows: int
     base: str | None
 

@@ -12,7 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from dlrm.config.data import Counting
+from dlrm.config.data import count_shared_rows
 from dlrm.config.schema import TIME_PART_VALUES, TimePart
 from dlrm.data.raw.values.distinct import round_to_float32
 from sharding.counter_random import random_bits, stream_key
@@ -52,7 +52,7 @@ class CountedVocabulary:
         num_remainders: used if fewer rows will do.
         """
         found = cls(distinct.clear(), np.empty(0, dtype=np.int64)).extend(distinct, counts, min_count)
-        is_smaller = Counting(1, num_remainders).count_rows(found.num_ids) < found.num_ids
+        is_smaller = count_shared_rows(found.num_ids, num_remainders) < found.num_ids
         return replace(found, num_remainders=num_remainders) if is_smaller else found
 
     def extend(self, distinct: pl.Series, counts: NDArray[np.int64], min_count: int) -> "CountedVocabulary":
@@ -73,7 +73,7 @@ class CountedVocabulary:
 
     @property
     def num_ids(self) -> int:
-        return Counting(1, self.num_remainders).count_rows(len(self.distinct) + 2)
+        return count_shared_rows(len(self.distinct) + 2, self.num_remainders)
 
     @property
     def missing_ids(self) -> tuple[int, ...]:
@@ -114,6 +114,8 @@ class DynamicVocabulary:
     ages: NDArray[np.int64]
     """[n] numbers of windows since the last one with each value: 1 in the last window."""
     num_ids: int
+    """Number of rows of the table."""
+    num_used: int
     """Number of rows that any value has had, rows 0 and 1 included."""
     window_rows: int
     """Number of training rows of a window."""

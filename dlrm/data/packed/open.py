@@ -53,12 +53,12 @@ def open_packed(directory: Path, num_threads: int = 1) -> Dataset:
         mean_train_weight=train.mean_weight,
         eval_label_rate=meta.splits["eval"].label_rate,
         window_rows=meta.window_rows,
-        reused=_read_reused(directory, meta),
+        reused=read_reused(directory, meta),
         directory=directory.resolve(),
     )
 
 
-def _read_reused(directory: Path, meta: PackedMeta) -> dict[int, NDArray[np.int64]]:
+def read_reused(directory: Path, meta: PackedMeta) -> dict[int, NDArray[np.int64]]:
     """Read which rows of each feature change hands. Raises DataError."""
     found: dict[int, NDArray[np.int64]] = {}
     for index, feature in enumerate(meta.features):

@@ -59,11 +59,10 @@ def assign_columns(
     }
     if not rules:
         return {}
-    assert config.window_rows is not None, "rows are in order of time"
     progress.start("assigning rows to ids", 0.75, len(rules))
     vocabularies = {} if base is None else dict(enumerate(base.vocabularies))
     bases = {index: of_base for index, of_base in vocabularies.items() if isinstance(of_base, DynamicVocabulary)}
-    work = partial(_assign_column, rows, rules, config.window_rows, bases, directory)
+    work = partial(_assign_column, rows, rules, config, bases, directory)
     found: dict[int, Assignment] = {}
     for index, assignment in zip(rules, workers.map(work, rules), strict=True):
         found[index] = assignment
@@ -97,12 +96,13 @@ class _Piece:
 def _assign_column(
     rows: StagedRows,
     rules: Mapping[int, DynamicIdsConfig],
-    window_rows: int,
+    config: DataConfig,
     bases: Mapping[int, DynamicVocabulary],
     directory: Path,
     index: int,
 ) -> Assignment:
-    rule, base = rules[index], bases.get(index)
+    rule, base, window_rows = rules[index], bases.get(index), config.window_rows
+    assert window_rows is not None, "rows are in order of time"
     table_map = DynamicMap(rule, window_rows) if base is None else _restore(rule, window_rows, base)
     reused: list[NDArray[np.int64]] = []
     path = directory / f"rows-{index}.bin"
@@ -122,7 +122,8 @@ def _assign_column(
         rows=entries.rows,
         counts=entries.counts,
         ages=window + 1 - entries.last_windows,
-        num_ids=table_map.num_rows,
+        num_ids=_count_table_rows(config, rule, table_map, base),
+        num_used=table_map.num_rows,
         window_rows=window_rows,
         base=None if base is None else base.compute_checksum(),
     )
@@ -132,6 +133,14 @@ def _assign_column(
     return Assignment(
         vocabulary, taken, path, {part.path: start for part, start in zip(rows.parts, starts, strict=False)}
     )
+
+
+def _count_table_rows(
+    config: DataConfig, rule: DynamicIdsConfig, table_map: DynamicMap, base: DynamicVocabulary | None
+) -> int:
+    """Count the rows of a table: those that values have had, or its bound if later files are to follow."""
+    bound = 0 if config.follow is None or rule.max_rows is None else rule.max_rows
+    return max(table_map.num_rows, bound, 0 if base is None else base.num_ids)
 
 
 def _advance(
@@ -196,7 +205,7 @@ def _restore(rule: DynamicIdsConfig, window_rows: int, base: DynamicVocabulary) 
     keys = make_keys(base.values)
     order = np.argsort(keys)
     entries = Entries(keys[order], base.counts[order], -base.ages[order], base.rows[order])
-    return DynamicMap(rule, window_rows, entries, base.num_ids)
+    return DynamicMap(rule, window_rows, entries, base.num_used)
 
 
 def _find_values(rows: StagedRows, index: int, keys: Keys, base: DynamicVocabulary | None) -> pl.Series:

@@ -202,7 +202,7 @@ def check_splits(
         "eval": ("evaluation", "data.eval", "larger"),
     }
     for split, (kind, field, hint) in hints.items():
-        if splits[split].num_rows:
+        if splits[split].num_rows or (split == "eval" and config.follow is not None):
             continue
         if rows.split is None:
             raise DataError(f"no row is left for {kind}", field=field, valid="files with rows")
@@ -219,7 +219,7 @@ def check_splits(
         for split, files in own.items():
             _check_positive(config.raw_schema.positive, rows, [splits[split]], files, hints[split][0])
     for split, (kind, _, _) in hints.items():
-        if splits[split].mean_weight == 0:
+        if splits[split].num_rows and splits[split].mean_weight == 0:
             weight = config.raw_schema.weight
             raise DataError(f"every {kind} row has weight 0", field=weight, valid="some rows with a weight above 0")
     if not splits["train"].can_train:

@@ -13,7 +13,7 @@ from dlrm.data.prepare.fingerprint import check_unchanged, compute_fingerprint, 
 from dlrm.data.prepare.fit import check_base, fit_encoders
 from dlrm.data.prepare.measure import check_splits, describe, describe_splits, measure_parts
 from dlrm.data.prepare.progress import OnEvent, PreparationProgress
-from dlrm.data.prepare.stage import READING_SHARE, stage
+from dlrm.data.prepare.stage import READING_SHARE, StageRows, stage
 from dlrm.data.prepare.unfinished import Unfinished, lock_unfinished
 from dlrm.data.prepare.write import compute_file_sizes, flush_and_hash_files, write_reused, write_rows
 from dlrm.data.raw.data_file import DataFile
@@ -31,6 +31,7 @@ def prepare(
     on_event: OnEvent,
     base: Encoders | None = None,
     name: str | None = None,
+    stage_rows: StageRows = stage,
 ) -> PackedMeta:
     """Make the packed directory `output` from raw files.
 
@@ -39,6 +40,7 @@ def prepare(
     evaluation: the files of `config.eval`; empty if it is null. base: encoders to extend: their ids and dense
     features stay the same, and new values get ids after the existing ones. name: name of the outcome; an interrupted
     preparation is resumed only under the same name. None: a fingerprint that includes the files' names and times.
+    stage_rows: chooses the rows.
 
     If the call is interrupted in any way, it leaves `<output>.part`, and the same call resumes from there. Raises
     DataError if the data is invalid, and then leaves nothing; where `output` exists, is being prepared by another
@@ -55,7 +57,7 @@ def prepare(
         try:
             if not unfinished.is_complete:
                 with start_workers(num_threads) as workers:
-                    _write_files(unfinished, config, train, evaluation, base, workers, progress)
+                    _write_files(unfinished, config, train, evaluation, base, workers, progress, stage_rows)
         except DataError:
             unfinished.remove()
             raise
@@ -72,9 +74,10 @@ def _write_files(
     base: Encoders | None,
     workers: Workers,
     progress: PreparationProgress,
+    stage_rows: StageRows,
 ) -> None:
     directory = unfinished.path
-    rows = stage(config, train, evaluation, unfinished.stage, workers, progress)
+    rows = stage_rows(config, train, evaluation, unfinished.stage, workers, progress)
     check_unchanged([*train, *evaluation])
     measures = measure_parts(rows, workers, progress)
     splits = describe_splits(measures)

@@ -7,7 +7,7 @@ Numbers are stored at half their width if that is exact, because disk space limi
 schema holds the `PartRecord`, which describes the part as a whole.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -60,18 +60,8 @@ class PartRecord(BaseModel):
 RECORDS = TypeAdapter(list[PartRecord])
 
 
-def write_part(path: Path, block: Block, parsed: Parsed, is_evaluation: bool) -> PartRecord:
-    """Write the parsed rows of `block` to `path` atomically, and return their description."""
-    record = PartRecord(
-        file=block.file,
-        is_evaluation=is_evaluation,
-        num_rows=block.num_rows,
-        num_bad_rows=block.num_rows - parsed.table.num_rows,
-        num_bytes=block.num_bytes,
-        faults=[str(fault) for fault in parsed.faults],
-        label_values=list(parsed.table.label_values),
-        odd_values=parsed.odd_values,
-    )
+def write_part(path: Path, record: PartRecord, parsed: Parsed) -> PartRecord:
+    """Write the rows of a part to `path` atomically, and return their description `record`."""
     arrays = _make_arrays(parsed)
     lists = {name: pa.LargeListArray.from_arrays(pa.array([0, len(a)], pa.int64()), a) for name, a in arrays.items()}
     fields = [pa.field(name, array.type) for name, array in lists.items()]
@@ -215,6 +205,10 @@ class StagedRows:
         return is_held_out if staged.good is None else is_held_out[staged.good]
 
 
+StageRows = Callable[
+    [DataConfig, Sequence[DataFile], Sequence[DataFile], Path, Workers, PreparationProgress], StagedRows
+]
+"""Function such as `stage`, which may leave some of the rows out."""
 READING_SHARE = 0.5
 """Share of the progress of a preparation at which staging ends, 0 to 1."""
 
@@ -257,13 +251,24 @@ def stage(
 def _stage_block(directory: Path, keep_going: bool, numbered: tuple[int, tuple[Block, bool]]) -> PartRecord:
     """Parse a block, given with its number and whether it is of an evaluation file, unless its part exists."""
     number, (block, is_evaluation) = numbered
-    path = _get_part_path(directory, number)
+    path = get_part_path(directory, number)
     if path.exists():
         return read_record(path)
-    return write_part(path, block, block.parse(keep_going), is_evaluation)
+    parsed = block.parse(keep_going)
+    record = PartRecord(
+        file=block.file,
+        is_evaluation=is_evaluation,
+        num_rows=block.num_rows,
+        num_bad_rows=block.num_rows - parsed.table.num_rows,
+        num_bytes=block.num_bytes,
+        faults=[str(fault) for fault in parsed.faults],
+        label_values=list(parsed.table.label_values),
+        odd_values=parsed.odd_values,
+    )
+    return write_part(path, record, parsed)
 
 
-def _get_part_path(directory: Path, number: int) -> Path:
+def get_part_path(directory: Path, number: int) -> Path:
     return directory / f"part-{number:06d}.arrow"
 
 
@@ -271,7 +276,7 @@ def _make_staged_rows(config: DataConfig, records: Sequence[PartRecord], directo
     parts: list[Part] = []
     num_rows = {False: 0, True: 0}
     for number, record in enumerate(records):
-        parts.append(Part(_get_part_path(directory, number), record, num_rows[record.is_evaluation]))
+        parts.append(Part(get_part_path(directory, number), record, num_rows[record.is_evaluation]))
         num_rows[record.is_evaluation] += record.num_rows
     split = None if config.eval else Split(config.split, config.eval_fraction, num_rows[False])
     return StagedRows(config.raw_schema, parts, split)

@@ -1,7 +1,7 @@
 """Blocks: pieces of raw files that can be parsed in any order, on any core, and their rows, good, odd or bad."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
 import numpy as np
@@ -80,6 +80,17 @@ class RawTable:
     @property
     def num_rows(self) -> int:
         return len(self.labels)
+
+    def cut(self, start: int, end: int) -> "RawTable":
+        """Return rows [start, end); categorical columns keep the same distinct values."""
+        return replace(
+            self,
+            labels=self.labels[start:end],
+            weights=None if self.weights is None else self.weights[start:end],
+            dense=[values[start:end] for values in self.dense],
+            categorical=[column.cut(start, end) for column in self.categorical],
+            further_labels=[labels[start:end] for labels in self.further_labels],
+        )
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from dlrm.config.patterns import (
     get_fixed_part,
     hide_credentials,
     is_remote,
+    list_local_files,
     make_natural_sort_key,
     require_files,
 )
@@ -79,6 +80,7 @@ def find_files(
     *,
     refuses_repeats: bool = False,
     versions: Mapping[str, str] | None = None,
+    is_growing: bool = False,
 ) -> list[DataFile]:
     """Find the files that `patterns` name: in the order given, in natural order within a pattern, each real file once.
 
@@ -90,8 +92,9 @@ def find_files(
     prefixes, that must contain every real path; no part of a path below them may start with a dot; None allows all
     paths. base_directory: base of relative patterns. refuses_repeats: whether two patterns may not name the same file,
     since its rows would be missing where it is named again. versions: of tables that were read before, as for
-    `list_table_files`. Raises DataError if a pattern names no file, or one that is empty, not a regular file, not
-    readable or outside the roots, and if two patterns name versions of one table.
+    `list_table_files`. is_growing: whether files are still to come, so that a pattern may name none yet, and empty ones
+    are left out. Raises DataError if a pattern names no file, or one that is empty, not a regular file, not readable or
+    outside the roots, and if two patterns name versions of one table.
     """
     roots = Roots(data_roots)
     files: dict[str, DataFile] = {}
@@ -100,9 +103,10 @@ def find_files(
     for number, pattern in enumerate(patterns):
         pattern_field = f"{field}.{number}" if field in DOCUMENT_FIELDS else field
         if is_remote(pattern):
-            found = _find_remote_files(pattern, pattern_field, roots, versions or {})
+            found = _find_remote_files(pattern, pattern_field, roots, versions or {}, is_growing=is_growing)
         else:
-            found = _find_local_files(base_directory / pattern, pattern_field, roots, versions or {})
+            path = base_directory / pattern
+            found = _find_local_files(path, pattern_field, roots, versions or {}, is_growing=is_growing)
         refuse_second_versions(found, tables, pattern_field)
         for file in found:
             if refuses_repeats and named_by.setdefault(file.name, number) != number:
@@ -112,7 +116,7 @@ def find_files(
 
 
 def _find_local_files(
-    pattern: Path, field: str | None, roots: Roots, versions: Mapping[str, str]
+    pattern: Path, field: str | None, roots: Roots, versions: Mapping[str, str], *, is_growing: bool
 ) -> Sequence[DataFile]:
     def check_directory(directory: str) -> None:
         roots.check(Path(directory), pattern, field)
@@ -122,7 +126,10 @@ def _find_local_files(
         roots.check(get_fixed_part(pattern), pattern, field)
         if table := _find_table(pattern, field, roots):
             return list_table_files(*table, versions)
-        files = require_files(pattern, check_directory)
+        if is_growing:
+            files = [path for path in list_local_files(pattern, check_directory) if path.stat().st_size]
+        else:
+            files = require_files(pattern, check_directory)
         for path in files:
             roots.check(path, pattern, field)
         if files != [pattern]:
@@ -161,12 +168,13 @@ def _find_table(path: Path, field: str | None, roots: Roots) -> tuple[TableDirec
 
 
 def _find_remote_files(
-    pattern: str, field: str | None, roots: Roots, versions: Mapping[str, str]
+    pattern: str, field: str | None, roots: Roots, versions: Mapping[str, str], *, is_growing: bool
 ) -> Sequence[DataFile]:
     """Find the objects that `pattern` names, in natural order; a prefix names all objects below it, like a directory.
 
     field: field of the job document or argument, for messages. roots: must contain every object. versions: as for
-    `list_table_files`. Raises DataError if no object is found, or if one is empty or outside the roots.
+    `list_table_files`. is_growing: as for `find_files`. Raises DataError if no object is found, or if one is empty or
+    outside the roots.
     """
     base, shown = _get_fixed_part(pattern), hide_credentials(pattern)
     roots.check_object(base, shown, field)
@@ -188,7 +196,9 @@ def _find_remote_files(
     found = [file for file in listed if not re.search(r"(^|/)[._]", file.name.removeprefix(base))]
     if base != pattern.rstrip("/"):
         found = [file for file in found if _is_named(file.name, pattern.rstrip("/"))]
-    if not found:
+    if is_growing:
+        found = [file for file in found if file.num_bytes]
+    if not found and not is_growing:
         message = "the pattern matches no object" if glob.has_magic(pattern) else "no such object"
         raise DataError(message, shown, field=field, valid="an object that exists, a prefix or a pattern")
     if [file.name for file in listed] != [base]:

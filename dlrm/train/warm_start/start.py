@@ -10,6 +10,7 @@ from safetensors import safe_open
 from dlrm.config import ResolvedJob
 from dlrm.data.dataset import Dataset
 from dlrm.data.errors import DataError
+from dlrm.data.packed.open import open_encoders
 from dlrm.data.prepare.fit import check_extends, open_base
 from dlrm.exported_model.layout import WEIGHTS
 from dlrm.exported_model.load import ModelError, check_files
@@ -90,7 +91,12 @@ def _check_fits(source: TrainedModel, resolved: ResolvedJob, dataset: Dataset) -
     Raises DataError if ids have another meaning.
     """
     if dataset.encoders is not None and dataset.directory is not None:
-        check_extends(dataset.encoders, open_base(source.path), dataset.directory, describe_extension(resolved))
+        encoders, directory = dataset.encoders, dataset.directory
+        if dataset.growing is not None:
+            # Later files extend these.
+            directory = dataset.growing.first_directory
+            encoders = open_encoders(directory)
+        check_extends(encoders, open_base(source.path), directory, describe_extension(resolved))
     model_rows = read_record(source).table_rows
     sizes = {feature.name: feature.num_ids for feature in dataset.schema.features}
     for name in {**model_rows, **sizes}:

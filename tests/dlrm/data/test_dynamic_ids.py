@@ -13,10 +13,10 @@ from dlrm.config import ConfigError, DataConfig, DynamicIdsConfig, parse_job
 from dlrm.data.encode.dynamic import DynamicMap, Entries, make_keys
 from dlrm.data.encode.vocabulary import DynamicVocabulary
 from dlrm.data.errors import DataError
-from dlrm.data.order import SampleOrder
 from dlrm.data.packed.open import open_packed
 from dlrm.data.prepare.prepare import prepare
 from dlrm.data.raw.data_file import DataFile
+from dlrm.data.time_order import TimeOrder
 
 WINDOW = 1024
 
@@ -229,7 +229,7 @@ def test_a_map_goes_on_from_no_base_of_another_kind(
 
 @pytest.mark.parametrize("num_rows", [10_000, 4096, 700])
 def test_rows_in_order_of_time_come_window_by_window_and_shuffled_within(num_rows: int) -> None:
-    order = SampleOrder(num_rows, seed=3, row_bytes=100, window_rows=2048)
+    order = TimeOrder(num_rows, seed=3, window_rows=2048)
     for start in range(0, num_rows, 2048):
         end = min(start + 2048, num_rows)
         rows = np.concatenate([order.find_rows(at, min(at + 300, end)).row_numbers for at in range(start, end, 300)])

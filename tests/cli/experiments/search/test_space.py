@@ -74,7 +74,7 @@ def test_values_that_the_document_cannot_take_are_left_out() -> None:
     }
     assert job.batch.global_size == 16_384
     assert values["batch.global_size"] == [16_384, 32_768]
-    assert "model.architecture" not in values
+    assert values["model.architecture"] == ["dcn_v2", "gdcn"]
 
 
 def test_the_model_of_a_warm_start_stays_as_it_is() -> None:
