@@ -21,7 +21,7 @@ from dlrm.data.groups import find_grouping
 from dlrm.data.order import count_windows
 from dlrm.data.rows import RowSource
 from dlrm.data.split import sample_train_rows
-from dlrm.model import set_output_bias, set_task_biases
+from dlrm.model import set_known_shares, set_output_bias, set_task_biases
 from dlrm.optimizers import LearningRates
 from dlrm.optimizers.auto_warmup import AutoWarmup, WarmupState
 from dlrm.optimizers.gain import GainState
@@ -49,8 +49,8 @@ from dlrm.train.trainer import Trainer
 from dlrm.train.warm_start.start import start_warm
 from sharding.comm.collectives import run_on_all_ranks
 
-_BIAS_ROWS = 1 << 18
-"""Training rows, at most, that the first biases of further tasks are taken from."""
+_LABEL_ROWS = 1 << 18
+"""Training rows, at most, that the shares of known labels and the first biases of further tasks are taken from."""
 
 
 @contextmanager
@@ -70,11 +70,14 @@ def open_trainer(context: RunContext, dataset: Dataset, identity: RunIdentity) -
     parts = build_parts(resolved, dataset.schema, planned.plan, ranks, rows, tell_fallback=tell_fallback)
     state = parts.make_state(ranks)
     restored = _restore(context, state, identity)
+    tasks, labels = resolved.job.model.tasks or [], None
+    if len(tasks) > 1:
+        labels = dataset.train.read(np.arange(min(dataset.train.num_rows, _LABEL_ROWS), dtype=np.int64)).all_labels
+        set_known_shares(parts.model, tasks, labels)
     if restored is None:
         set_output_bias(parts.model, dataset.train_label_rate)
-        if resolved.job.model.tasks is not None and len(resolved.job.model.tasks) > 1:
-            first = dataset.train.read(np.arange(min(dataset.train.num_rows, _BIAS_ROWS), dtype=np.int64))
-            set_task_biases(parts.model, resolved.job.model.tasks, torch.from_numpy(first.all_labels))
+        if labels is not None:
+            set_task_biases(parts.model, tasks, torch.from_numpy(labels))
         start_warm(parts, context, dataset)
     saved_step = (restored.step or None) if restored else None
     progress = restored or RunProgress(num_steps=0)
@@ -110,7 +113,7 @@ def _make_trainer(
             EvaluationProgress(context.reporter, rows.num_rows, what),
             resolved.job.data.negative_sampling,
             grouping if rows is dataset.evaluation else None,
-            (resolved.job.model.tasks or [])[1:] if rows is dataset.evaluation else (),
+            resolved.job.model.tasks or () if rows is dataset.evaluation else (),
         )
 
     train_sample = sample_train_rows(dataset, run.num_train_eval_rows)
