@@ -171,16 +171,21 @@ def find_changed_rows(before: torch.Tensor, after: torch.Tensor) -> torch.Tensor
     return torch.cat(found)
 
 
-def find_position(manifest: Manifest, config: SavedConfig) -> Position:
-    """Return the state of a model by its manifest and settings."""
+def find_position(manifest: Manifest, config: SavedConfig) -> Position | None:
+    """Return the state of a model by its manifest and settings; None if it is compressed and takes no deltas."""
+    if config.compression is not None:
+        return None
     checksum = manifest.files[WEIGHTS].sha256
     return config.position or Position(base=checksum, order=0, checksum=checksum)
 
 
 def read_position(directory: Path) -> Position:
-    """Read the state of the model in a directory. Raises OSError or ValueError if it is damaged."""
+    """Read the state of the model in a directory. Raises OSError or ValueError if it is damaged or takes no deltas."""
     manifest = Manifest.model_validate_json((directory / MANIFEST).read_bytes())
-    return find_position(manifest, SavedConfig.model_validate_json((directory / CONFIG).read_bytes()))
+    position = find_position(manifest, SavedConfig.model_validate_json((directory / CONFIG).read_bytes()))
+    if position is None:
+        raise DeltaError(f"{directory}: a compressed model takes no deltas (valid: the base of a run's deltas)")
+    return position
 
 
 def compact(base: Path, deltas: Sequence[Path], output: Path) -> SavedConfig:

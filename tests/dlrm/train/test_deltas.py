@@ -14,6 +14,7 @@ from dlrm.data.open import open_data
 from dlrm.exported_model.delta import DeltaError, compact, list_deltas, name_delta, read_delta
 from dlrm.exported_model.export import read_model
 from dlrm.exported_model.model import SavedModel
+from dlrm.programs.compress import main as compress
 from dlrm.record import DELTA_FAILED, DELTA_WRITTEN, RunDirectory, find_newest_checkpoint
 from tests.dlrm.train.test_run import DOCUMENT, list_events, resolve_job, run_attempt
 from tests.rank_pool.pool import RankPools
@@ -168,8 +169,24 @@ def test_a_model_whose_tables_were_replaced_takes_no_deltas(finished: Path) -> N
     deltas = RunDirectory(finished).deltas
     model = load_model(deltas / "base")
     model.load_torchrec_tables(load_model(RunDirectory(finished).model).make_torchrec_tables().state_dict())
-    with pytest.raises(DeltaError, match="a model with other tables, takes no deltas"):
+    with pytest.raises(DeltaError, match="one with other tables takes no deltas"):
         model.apply_delta(deltas / name_delta(1))
+
+
+def test_a_compressed_model_takes_no_deltas_even_if_it_is_pruned_alone(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deltas = RunDirectory(finished).deltas
+    compact(deltas / "base", list_deltas(deltas)[:1], tmp_path / "model")
+    options = ["--tables", "fp32", "--dense", "fp32", "--prune", "0.5", "--output", str(tmp_path / "small")]
+    monkeypatch.setattr("sys.argv", ["compress", *options, "--rows", "100", "--", str(tmp_path / "model")])
+    assert compress() == 0
+    model = load_model(tmp_path / "small")
+    assert model.config.position is None
+    with pytest.raises(DeltaError, match="a compressed model or one with other tables takes no deltas"):
+        model.apply_delta(deltas / name_delta(2))
+    with pytest.raises(DeltaError, match="a compressed model takes no deltas"):
+        compact(tmp_path / "small", [deltas / name_delta(2)], tmp_path / "more")
 
 
 def test_a_compacted_model_is_the_one_that_took_its_deltas_and_takes_the_next(finished: Path, tmp_path: Path) -> None:
