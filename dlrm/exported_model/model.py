@@ -187,6 +187,7 @@ class SavedModel:
         delta.check_follows(self._position)
         delta.apply(self.module.state_dict())
         self._position = delta.record.position
+        self.config = self.config.model_copy(update={"step": delta.record.step})
 
     def make_torchrec_tables(self) -> "EmbeddingBagCollection":
         """Make TorchRec's `EmbeddingBagCollection` of the tables, which shares their memory. Needs torchrec.
