@@ -11,7 +11,7 @@ from pydantic import Field, StringConstraints, model_validator
 from dlrm.config.augmentation import AugmentationConfig
 from dlrm.config.base import FALSE_IS_NULL, MAX_SECONDS, Config
 from dlrm.config.batch import MAX_BATCH, BatchConfig, BatchSpec
-from dlrm.config.data import TABLE_FORMATS, DataConfig
+from dlrm.config.data import TABLE_FORMATS, DataConfig, Hashing
 from dlrm.config.dense_averaging import DenseAveragingConfig
 from dlrm.config.errors import ConfigError, invalid, parse_document
 from dlrm.config.messages import format_count
@@ -377,9 +377,14 @@ class JobSpec(Config):
     def _check_groups(self) -> Self:
         if self.run.group_by is None or not self.data.is_raw:
             return self
-        names = [column.feature for column in self.data.raw_schema.categorical if not column.multi_hot]
+        vocabulary = self.data.vocabulary
+        single = [column for column in self.data.raw_schema.categorical if not column.multi_hot]
+        names = [column.feature for column in single if vocabulary.count_ids_per_value(column) == 1]
         if self.run.group_by not in names:
             message = f"{self.run.group_by!r} is no categorical feature of one value a row"
+            if self.run.group_by in (column.feature for column in single):
+                rule = "num_hashes" if isinstance(vocabulary.get_rule(self.run.group_by), Hashing) else "num_remainders"
+                message = f"values of {self.run.group_by!r} have several ids each, by data.vocabulary.{rule}"
             raise invalid("run.group_by", message, " or ".join(["null", *names[:20]]))
         return self
 
