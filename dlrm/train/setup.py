@@ -45,6 +45,7 @@ from dlrm.train.run_events import (
 )
 from dlrm.train.stages import StageSequence
 from dlrm.train.table_reset import make_table_reset
+from dlrm.train.task_labels import report_task_labels
 from dlrm.train.trainer import Trainer
 from dlrm.train.warm_start.start import start_warm
 from sharding.comm.collectives import run_on_all_ranks
@@ -74,6 +75,7 @@ def open_trainer(context: RunContext, dataset: Dataset, identity: RunIdentity) -
     if len(tasks) > 1:
         labels = dataset.train.read(np.arange(min(dataset.train.num_rows, _LABEL_ROWS), dtype=np.int64)).all_labels
         set_known_shares(parts.model, tasks, labels)
+        report_task_labels(reporter, tasks, labels)
     if restored is None:
         set_output_bias(parts.model, dataset.train_label_rate)
         if labels is not None:
