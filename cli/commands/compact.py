@@ -29,8 +29,8 @@ def compact(
         dlrm compact runs/clicks-20260101-120000 --output model-of-noon
 
     The model can take later deltas, and `dlrm predict` reads it as every model.
-    Each file is compared with its checksum. The metrics stay as the first model
-    has them.
+    Each file is compared with its checksum. The model has no metrics, and its card
+    names the step that was measured.
 
     Exit code: 0 written, 2 a delta is missing or damaged, 1 any other failure.
     """

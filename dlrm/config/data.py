@@ -117,14 +117,15 @@ class ColumnVocabularyConfig(Config):
     """Number of rows of this column's table, whose values are then hashed; null: as for the other columns."""
     num_hashes: int | None = Field(default=None, ge=1, le=MAX_HASHES)
     """Number of rows of a hashed value; null: as for the other columns."""
-    num_remainders: Annotated[NumRemainders | None, FALSE_IS_NULL] = None
-    """Number of remainders of this column's counted values; null: as for the other columns."""
+    num_remainders: NumRemainders | Literal[False] | None = None
+    """Number of remainders of this column's counted values; false: a row for each value; null: as for the other
+    columns."""
     dynamic: DynamicIdsConfig | None = None
     """Ids of this column that come and go; null: as for the other columns."""
 
     @model_validator(mode="after")
     def _check_choice(self) -> "ColumnVocabularyConfig":
-        is_counted = self.min_count is not None or self.num_remainders is not None
+        is_counted = self.min_count is not None or bool(self.num_remainders)
         if is_counted and self.hash_size is not None:
             field = "num_remainders" if self.min_count is None else "min_count"
             raise invalid(field, "hashed values are not counted", f"{field} or hash_size")
@@ -148,8 +149,8 @@ class VocabularyConfig(Config):
     num_remainders: Annotated[NumRemainders | None, FALSE_IS_NULL] = None
     """Number m of remainders of counted values: the n values of a column share m + n / m table rows, and value i has
     rows i mod m and m + i / m, rounded down, whose embeddings are pooled (Shi et al. 2020, arXiv 1909.02107). The root
-    of n needs the fewest rows. A column that would need no fewer keeps a row for each value. null or false: a row for
-    each value."""
+    of n needs the fewest rows. Columns of few values have m + 1 rows or more as well, so that they can grow: `columns`
+    can turn it off for them. null or false: a row for each value."""
     dynamic: DynamicIdsConfig | None = None
     """Ids that come and go in place of counted ones; null: a value keeps its row. Needs `data.order` time."""
     columns: dict[str, ColumnVocabularyConfig] = Field(default={}, max_length=10_000)
@@ -184,11 +185,12 @@ class VocabularyConfig(Config):
         """Return the rule for one column."""
         matching = (own for pattern, own in self.columns.items() if fnmatch.fnmatchcase(column, pattern))
         own = self.columns.get(column) or next(matching, self)
-        num_hashes, num_remainders = own.num_hashes or self.num_hashes, own.num_remainders or self.num_remainders
+        num_hashes = own.num_hashes or self.num_hashes
+        num_remainders = (self.num_remainders if own.num_remainders is None else own.num_remainders) or None
         if isinstance(own, ColumnVocabularyConfig):
             if own.hash_size is not None:
                 return Hashing(own.hash_size, num_hashes)
-            if own.min_count is not None or own.num_remainders is not None:
+            if own.min_count is not None or own.num_remainders:
                 return Counting(own.min_count or self.min_count, num_remainders)
         if (dynamic := own.dynamic or self.dynamic) is not None:
             return dynamic
@@ -200,7 +202,7 @@ class VocabularyConfig(Config):
 def count_shared_rows(num_values: int, num_remainders: int | None) -> int:
     """Return the number of table rows of counted values, those without a row of their own included."""
     m = num_remainders
-    return num_values if m is None else min(num_values, m + -(-num_values // m))
+    return num_values if m is None else m + -(-num_values // m)
 
 
 @dataclass(frozen=True)

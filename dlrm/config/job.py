@@ -12,7 +12,7 @@ from dlrm.config.attention import NO_FILES_OF_SEQUENCES, NOT_PRECONDITIONED
 from dlrm.config.augmentation import AugmentationConfig
 from dlrm.config.base import FALSE_IS_NULL, MAX_SECONDS, Config
 from dlrm.config.batch import MAX_BATCH, BatchConfig, BatchSpec
-from dlrm.config.data import TABLE_FORMATS, DataConfig
+from dlrm.config.data import TABLE_FORMATS, DataConfig, Hashing
 from dlrm.config.dense_averaging import DenseAveragingConfig
 from dlrm.config.errors import ConfigError, invalid, parse_document
 from dlrm.config.follow import check_endless, fill_endless
@@ -150,6 +150,9 @@ class JobSpec(Config):
         if self.dense_optimizer.schedule.follows_gain:
             message = "adascale counts steps by their share of a run, and data.follow has no end"
             raise invalid("dense_optimizer.schedule.scaling", message, "another scaling")
+        if any(task.given is not None for task in self.model.tasks or ()):
+            message = "a task that is given another one counts the known labels of all rows, and data.follow never has"
+            raise invalid("model.tasks", f"{message} them", "tasks without given")
         if self.resources.node_range[-1] > 1:
             raise invalid("resources.nodes", "data.follow prepares its files on one machine", "1")
         return self
@@ -420,9 +423,14 @@ class JobSpec(Config):
     def _check_groups(self) -> Self:
         if self.run.group_by is None or not self.data.is_raw:
             return self
-        names = [column.feature for column in self.data.raw_schema.categorical if not column.multi_hot]
+        vocabulary = self.data.vocabulary
+        single = [column for column in self.data.raw_schema.categorical if not column.multi_hot]
+        names = [column.feature for column in single if vocabulary.count_ids_per_value(column) == 1]
         if self.run.group_by not in names:
             message = f"{self.run.group_by!r} is no categorical feature of one value a row"
+            if self.run.group_by in (column.feature for column in single):
+                rule = "num_hashes" if isinstance(vocabulary.get_rule(self.run.group_by), Hashing) else "num_remainders"
+                message = f"values of {self.run.group_by!r} have several ids each, by data.vocabulary.{rule}"
             raise invalid("run.group_by", message, " or ".join(["null", *names[:20]]))
         return self
 

@@ -120,8 +120,9 @@ class RunSpec(Config):
     deltas: bool = False
     """Whether checkpoints also leave deltas, by which a loaded model follows the run: files of the rows that have
     changed since the checkpoint before, in deltas/ of the run's directory. The first checkpoint leaves a whole model,
-    and the end of the run the difference to its model. `checkpoint_every_seconds` is the interval. Needs the disk of
-    three models more."""
+    and the end of the run the difference to its model. `checkpoint_every_seconds` is the interval. Once the deltas take
+    twice the disk of that first model, the next checkpoint leaves a whole one anew. Needs the disk of six models more,
+    at most."""
     keep_scores: bool = False
     """Whether the run keeps the logit of every evaluation row, in scores/ of its directory: 4 bytes a row for each
     evaluation until the end, and then for the model that is kept alone. A blend and a recalibration are not in them."""

@@ -1,6 +1,6 @@
 """Check whether a job can start from the model that `run.warm_start` names."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -9,6 +9,7 @@ from dlrm.config.data import DataConfig
 from dlrm.config.errors import FieldError
 from dlrm.config.job import JobSpec
 from dlrm.config.model import SETTING_FIELDS, ModelConfig
+from dlrm.config.tasks import TaskConfig
 
 _SOURCE, _OPTIMIZER_STATE = "run.warm_start.from", "run.warm_start.optimizer_state"
 
@@ -29,11 +30,13 @@ def find_warm_start_faults(
     # The fields of an architecture are filled in once it is decided.
     open_fields = SETTING_FIELDS if job.model.architecture == "auto" else ()
     faults = [
-        FieldError(f"model.{name}", f"is {value!r}, but {old!r} in the model that the run starts from", f"{old!r}")
+        _make_fault(f"model.{name}", value, old)
         for name in ModelConfig.model_fields
         if (value := getattr(job.model, name)) not in ("auto", old := getattr(old_model, name))
         and not (value is None and name in open_fields)
+        and name != "tasks"
     ]
+    faults += _find_task_faults(job.model.tasks, old_model.tasks)
     faults += _find_data_faults(job.data, old_data)
     if job.run.warm_start is not None and job.run.warm_start.optimizer_state:
         faults += _find_optimizer_faults(job, identity)
@@ -45,6 +48,23 @@ def replace_warm_start_source(job: JobSpec, directory: str) -> JobSpec:
     assert job.run.warm_start is not None, "the job has a warm start"
     warm_start = job.run.warm_start.model_copy(update={"source": directory})
     return job.model_copy(update={"run": job.run.model_copy(update={"warm_start": warm_start})})
+
+
+def _make_fault(field: str, value: Any, old: Any) -> FieldError:
+    return FieldError(field, f"is {value!r}, but {old!r} in the model that the run starts from", f"{old!r}")
+
+
+def _find_task_faults(tasks: Sequence[TaskConfig] | None, old: Sequence[TaskConfig] | None) -> list[FieldError]:
+    if tasks is None or old is None or len(tasks) != len(old):
+        names, old_names = (None if these is None else [task.name for task in these] for these in (tasks, old))
+        return [] if names == old_names else [_make_fault("model.tasks", names, old_names)]
+    return [
+        _make_fault(f"model.tasks.{number}.{field}", value, before)
+        for number, pair in enumerate(zip(tasks, old, strict=True))
+        for field in TaskConfig.model_fields
+        for value, before in [[getattr(task, field) for task in pair]]
+        if value != before
+    ]
 
 
 def _find_data_faults(data: DataConfig, old: DataConfig) -> list[FieldError]:

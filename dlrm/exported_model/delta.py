@@ -9,7 +9,6 @@ Each delta names the state that it follows by a checksum, so that a model refuse
 """
 
 import hashlib
-import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,10 +18,20 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 
-from dlrm.exported_model.layout import CONFIG, MANIFEST, WEIGHTS, Manifest, Position, SavedConfig
+from dlrm.exported_model.layout import (
+    CARD,
+    CONFIG,
+    HUB_CARD,
+    MANIFEST,
+    METRICS,
+    WEIGHTS,
+    Manifest,
+    Position,
+    SavedConfig,
+)
 from dlrm.exported_model.weights_file import map_new_weights
 from dlrm.exported_model.write_whole import write_whole
-from dlrm.record import Record, sync_directory
+from dlrm.record import Record, rename_synced
 
 BASE = "base"
 _RECORD = "delta"
@@ -64,7 +73,8 @@ class Delta:
             return
         next_one = f"valid: {name_delta(order + 1)} of the same base"
         if mine.base != position.base:
-            raise DeltaError(f"{self.path}: is of another base than this model ({next_one})")
+            message = f"{self.path}: is of another base than this model"
+            raise DeltaError(f"{message} ({next_one}; or load {BASE}/ again, and then take its deltas)")
         if mine.order <= order:
             raise DeltaError(f"{self.path}: this model has taken {name_delta(order)} already ({next_one})")
         if mine.order > order + 1:
@@ -93,11 +103,6 @@ def name_delta(order: int) -> str:
     return f"delta-{order:06d}.safetensors"
 
 
-def get_order(path: Path) -> int:
-    """Return the order of a delta by the name of its file."""
-    return int(path.stem.removeprefix("delta-"))
-
-
 def list_deltas(directory: Path) -> list[Path]:
     """List the deltas of a directory, in order."""
     return sorted(directory.glob("delta-*.safetensors"))
@@ -114,7 +119,8 @@ def read_delta(path: Path) -> Delta:
             record = DeltaRecord.model_validate_json(text)
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, it is no dictionary
     except FileNotFoundError:
-        raise DeltaError(f"{path}: no such file ({valid})") from None
+        message = f"{path}: no such file"
+        raise DeltaError(f"{message} ({valid}; if the run has begun a new base since, load {BASE}/ again)") from None
     except (OSError, SafetensorError, ValueError) as error:
         if isinstance(error, DeltaError):
             raise
@@ -155,10 +161,7 @@ def write_delta(directory: Path, before: Weights, after: Weights, position: Posi
         raise OSError(f"{path}: cannot be written: {error}") from error
     # safetensors lets nobody else read its files.
     part.chmod((directory / BASE / CONFIG).stat().st_mode)
-    with part.open("rb") as file:
-        os.fsync(file.fileno())
-    part.rename(path)
-    sync_directory(directory)
+    rename_synced(part, path)
     return record
 
 
@@ -171,28 +174,35 @@ def find_changed_rows(before: torch.Tensor, after: torch.Tensor) -> torch.Tensor
     return torch.cat(found)
 
 
-def find_position(manifest: Manifest, config: SavedConfig) -> Position:
-    """Return the state of a model by its manifest and settings."""
+def find_position(manifest: Manifest, config: SavedConfig) -> Position | None:
+    """Return the state of a model by its manifest and settings; None if it is compressed and takes no deltas."""
+    if config.compression is not None:
+        return None
     checksum = manifest.files[WEIGHTS].sha256
     return config.position or Position(base=checksum, order=0, checksum=checksum)
 
 
 def read_position(directory: Path) -> Position:
-    """Read the state of the model in a directory. Raises OSError or ValueError if it is damaged."""
+    """Read the state of the model in a directory. Raises OSError or ValueError if it is damaged or takes no deltas."""
     manifest = Manifest.model_validate_json((directory / MANIFEST).read_bytes())
-    return find_position(manifest, SavedConfig.model_validate_json((directory / CONFIG).read_bytes()))
+    position = find_position(manifest, SavedConfig.model_validate_json((directory / CONFIG).read_bytes()))
+    if position is None:
+        raise DeltaError(f"{directory}: a compressed model takes no deltas (valid: the base of a run's deltas)")
+    return position
 
 
 def compact(base: Path, deltas: Sequence[Path], output: Path) -> SavedConfig:
     """Write a base with deltas applied as a whole model, and return its settings. Raises DeltaError and OSError.
 
-    base: directory of a model whose files were compared with their checksums. deltas: in order.
+    base: directory of a model whose files were compared with their checksums. deltas: in order. With any, the model has
+    no metrics: nobody has measured it.
     """
     config = SavedConfig.model_validate_json((base / CONFIG).read_bytes())
     position, stored = read_position(base), load_file(base / WEIGHTS)
     step = config.step
     with write_whole(output) as part:
-        shutil.copytree(base, part, ignore=shutil.ignore_patterns(WEIGHTS, MANIFEST), dirs_exist_ok=True)
+        ignored = shutil.ignore_patterns(WEIGHTS, MANIFEST, HUB_CARD)
+        shutil.copytree(base, part, ignore=ignored, dirs_exist_ok=True)
         weights = map_new_weights(part / WEIGHTS, {name: tensor.shape for name, tensor in stored.items()}).tensors
         for name, tensor in stored.items():
             weights[name].copy_(tensor)
@@ -203,7 +213,18 @@ def compact(base: Path, deltas: Sequence[Path], output: Path) -> SavedConfig:
             position, step = delta.record.position, delta.record.step
         changed = config.model_copy(update={"position": position, "step": step})
         (part / CONFIG).write_text(changed.model_dump_json(indent=1))
+        if deltas:
+            _disown_metrics(part, config.step, step)
     return changed
+
+
+def _disown_metrics(directory: Path, measured: int | None, step: int | None) -> None:
+    """Leave out the metrics of a base, and let its card name the steps of its figures and of the weights."""
+    (directory / METRICS).write_text("{}")
+    card = directory / CARD
+    head, separator, rest = card.read_text().partition("\n## ")
+    note = f"The weights are of step {step}. Every figure in this card is of the model of step {measured}, their base."
+    card.write_text(f"{head}\n## Deltas\n\n{note}\n{separator}{rest}")
 
 
 def _name_rows(table: str) -> str:

@@ -181,12 +181,13 @@ class SavedModel:
         one; the model is unchanged then.
         """
         if self._position is None:
-            message = f"{self.directory}: a checkpoint, or a model with other tables, takes no deltas"
+            message = f"{self.directory}: a checkpoint, a compressed model or one with other tables takes no deltas"
             raise DeltaError(f"{message} (valid: the base of a run's deltas, loaded anew)")
         delta = read_delta(Path(path))
         delta.check_follows(self._position)
         delta.apply(self.module.state_dict())
         self._position = delta.record.position
+        self.config = self.config.model_copy(update={"step": delta.record.step})
 
     def make_torchrec_tables(self) -> "EmbeddingBagCollection":
         """Make TorchRec's `EmbeddingBagCollection` of the tables, which shares their memory. Needs torchrec.

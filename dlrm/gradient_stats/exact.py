@@ -9,7 +9,7 @@ from torch import nn
 from dlrm.config import MomentsConfig
 from dlrm.gradient_stats.estimator import MeasuringEstimator, SampleSpan, Share
 from dlrm.gradient_stats.moments import Moments
-from dlrm.model.mlp import Linear
+from dlrm.model.mlp import ExactLinear, Linear
 from dlrm.model.norm import LayerNorm, Offsets
 from dlrm.model.squares import SquareSlots, make_slot
 from sharding.comm.gradient_buffer import GradientBuffer
@@ -95,7 +95,7 @@ def _find_layers(model: nn.Module, gradients: GradientBuffer, dtype: torch.dtype
     """
     names = [name for name, _ in model.named_parameters()]
     left = dict(zip(names, gradients.unflatten(gradients.extra_sums[0]), strict=True))
-    factors = {Linear: "weight", LayerNorm: "gain", Offsets: "offsets"}
+    factors = {Linear: "weight", ExactLinear: "weight", LayerNorm: "gain", Offsets: "offsets"}
     layers: list[tuple[_Layer, SquareSlots]] = []
     for name, layer in model.named_modules():
         if isinstance(layer, _Layer):

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dlrm.config import TaskConfig
+from dlrm.config import TaskConfig, find_parents
+from dlrm.data.filled_zeros import count_known_shares, weigh_filled_zeros
 from dlrm.metrics.binary import compute_binary_metrics
 from dlrm.metrics.ranking import Vector
 
@@ -15,17 +16,22 @@ _BINARY, _REGRESSION = ("num_rows", "auc", "log_loss", "calibration"), ("num_row
 def compute_task_metrics(
     tasks: Sequence[TaskConfig], labels: NDArray[np.float32], scores: NDArray[np.float32], weights: Vector | None
 ) -> dict[str, float | None]:
-    """Compute the metrics of tasks by name, such as `buy.auc`: AUC, log-loss and calibration of a binary one, root mean
-    squared and mean absolute error of regression, and the number of rows.
+    """Compute the metrics of the tasks after the first by name, such as `buy.auc`: AUC, log-loss and calibration of a
+    binary one, root mean squared and mean absolute error of regression, and the number of rows.
 
-    labels, scores: [n, tasks], labels NaN where missing, scores of binary tasks their logits. weights: [n]. A metric of
-    rows without any weight is None.
+    labels, scores: [n, T], labels NaN where missing, scores of binary tasks their logits. weights: [n]. A metric of
+    rows without any weight is None. Zeros of a task that is given another one count as `dlrm.data.filled_zeros` says,
+    by the share of known labels in these rows.
     """
+    parents = find_parents(tasks)
+    of_labels = weigh_filled_zeros(labels, parents, count_known_shares(labels, parents))
     found: dict[str, float | None] = {}
-    for number, task in enumerate(tasks):
+    for number, task in enumerate(tasks[1:], start=1):
         is_known = ~np.isnan(labels[:, number])
         own_labels, own_scores = labels[is_known, number], scores[is_known, number]
         own_weights = None if weights is None else weights[is_known]
+        if parents[number] is not None:
+            own_weights = of_labels[number][is_known] * (1 if own_weights is None else own_weights)
         kind = _BINARY if task.kind == "binary" else _REGRESSION
         if not len(own_labels) or (own_weights is not None and not own_weights.any()):
             measured: dict[str, float | None] = {**dict.fromkeys(kind), "num_rows": len(own_labels)}

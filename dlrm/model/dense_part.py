@@ -3,13 +3,15 @@
 import math
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import nn
 
 from dlrm.config import ModelConfig, TaskConfig, find_parents
+from dlrm.data.filled_zeros import count_known_shares
 from dlrm.model.mlp import Linear, Perceptron, make_bottom
 from dlrm.model.sequences import Sequences
-from dlrm.model.task_loss import make_loss
+from dlrm.model.task_loss import TaskLoss, make_loss
 from dlrm.model.tasks import TaskTop, multiply_probabilities
 
 MIN_RATE = 1e-6
@@ -96,6 +98,17 @@ def set_task_biases(model: nn.Module, tasks: Sequence[TaskConfig], labels: torch
         if known.any():
             mean = float(labels[known, number].double().mean())
             model.output_layers[number].bias.fill_(mean if task.kind == "regression" else _compute_log_odds(mean))
+
+
+@torch.no_grad()
+def set_known_shares(model: nn.Module, tasks: Sequence[TaskConfig], labels: np.ndarray) -> None:
+    """Let the loss weigh filled zeros by the shares of known labels in some training rows.
+
+    labels: [n, T], NaN where missing.
+    """
+    assert isinstance(model, DensePart), "the model of a run"
+    assert isinstance(model.loss, TaskLoss), "the loss of several tasks"
+    model.loss.known_shares.copy_(torch.tensor(count_known_shares(labels, find_parents(tasks))))
 
 
 def _compute_log_odds(rate: float) -> float:

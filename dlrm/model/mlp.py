@@ -56,18 +56,37 @@ class Linear(nn.Linear):
         return torch.relu(outputs) if self.is_activated else outputs
 
 
+class ExactLinear(Linear):
+    """`Linear` in the number format of its weights, even under autocast."""
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        with torch.autocast(input.device.type, enabled=False):
+            return super().forward(input.to(self.weight.dtype))
+
+
 class Perceptron(nn.Module):
     """Linear layers with a ReLU between them and optionally after the last one."""
 
     def __init__(
-        self, num_inputs: int, widths: Sequence[int], *, is_last_activated: bool, generator: torch.Generator
+        self,
+        num_inputs: int,
+        widths: Sequence[int],
+        *,
+        is_last_activated: bool,
+        generator: torch.Generator,
+        is_last_exact: bool = False,
     ) -> None:
-        """Make the layers. widths: outputs of each. generator: of the initial weights, on the CPU."""
+        """Make the layers.
+
+        widths: outputs of each. generator: of the initial weights, on the CPU. is_last_exact: whether the last layer
+        ignores autocast.
+        """
         super().__init__()
         sizes = [num_inputs, *widths]
         self.layers = nn.Sequential()
         for number, (m, n) in enumerate(itertools.pairwise(sizes), start=1):
-            layer = Linear(m, n, is_activated=number < len(widths) or is_last_activated)
+            kind = ExactLinear if is_last_exact and number == len(widths) else Linear
+            layer = kind(m, n, is_activated=number < len(widths) or is_last_activated)
             draw_weight(layer, generator)
             draw_bias(layer, generator)
             self.layers.append(layer)

@@ -6,7 +6,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from dlrm.config import TaskConfig, TaskSharingConfig
+from dlrm.config import TaskConfig, TaskSharingConfig, find_parents
+from dlrm.data.filled_zeros import weigh_filled_zeros
 from dlrm.model.norm import Offsets
 
 
@@ -23,10 +24,13 @@ class TaskLoss(nn.Module):
 
     loss_t is the log-loss, or (y - z)^2 / 2 in regression, whose prediction is the logit z itself. With trained
     uncertainties it is exp(-s_t) loss_t + s_t / 2, s_t the logarithm of a variance, which begins at 0 (Kendall et al.
-    2018, arXiv 1705.07115, eq. 7 and 10).
+    2018, arXiv 1705.07115, eq. 7 and 10). Zeros of conditional tasks
+    are weighted by `dlrm.data.filled_zeros`.
     """
 
     weights: torch.Tensor
+    known_shares: torch.Tensor
+    """[T] shares of the labels of tasks that are known where the earlier label is 1; 1 until they are set."""
     is_regression: torch.Tensor
 
     def __init__(self, tasks: Sequence[TaskConfig], sharing: TaskSharingConfig) -> None:
@@ -34,6 +38,8 @@ class TaskLoss(nn.Module):
         self.log_variances = Offsets(len(tasks)) if sharing.loss_weighting == "uncertainty" else None
         # Buffers: a CUDA graph records no copy from the memory of the host.
         self.register_buffer("weights", torch.tensor([task.weight for task in tasks]), persistent=False)
+        self.register_buffer("known_shares", torch.ones(len(tasks)), persistent=False)
+        self._parents = find_parents(tasks)
         is_regression = torch.tensor([task.kind == "regression" for task in tasks])
         self.register_buffer("is_regression", is_regression, persistent=False)
 
@@ -51,6 +57,8 @@ class TaskLoss(nn.Module):
             s = self.log_variances(torch.zeros_like(losses))
             losses = torch.exp(-s) * losses + s / 2
         losses = torch.where(is_known, losses, 0.0)
+        if any(parent is not None for parent in self._parents):
+            losses = losses * torch.stack(weigh_filled_zeros(labels, self._parents, self.known_shares), dim=1)
         return (losses * self.weights).sum(dim=1).mul(weights).sum()
 
 

@@ -10,6 +10,7 @@ import json
 import sys
 from pathlib import Path
 
+from dlrm.config import format_count
 from dlrm.exported_model.delta import BASE, DeltaError, compact, list_deltas
 from dlrm.exported_model.load import ModelError, check_files
 from dlrm.programs.json_lines import fail
@@ -26,7 +27,7 @@ def main() -> int:
     base: Path = arguments.deltas / BASE
     try:
         check_files(base)
-        config = compact(base, list_deltas(arguments.deltas)[: arguments.until], arguments.output)
+        config = compact(base, _choose(arguments.deltas, arguments.until), arguments.output)
     except (ModelError, DeltaError) as error:
         return fail(error, EXIT_BAD_INPUT)
     except OSError as error:
@@ -34,6 +35,16 @@ def main() -> int:
     num_deltas = 0 if config.position is None else config.position.order
     print(json.dumps({"step": config.step, "num_deltas": num_deltas}))  # noqa: T201
     return EXIT_DONE
+
+
+def _choose(directory: Path, until: int | None) -> list[Path]:
+    """Choose the first deltas of a directory. until: their number; None for all. Raises DeltaError."""
+    deltas = list_deltas(directory)
+    if until is not None and not 0 <= until <= len(deltas):
+        last = f", the last of them {deltas[-1].name}" if deltas else ""
+        message = f"--until {until}: {directory} has {format_count(len(deltas), 'delta')}{last}"
+        raise DeltaError(f"{message} (valid: 0 to {len(deltas)})")
+    return deltas[:until]
 
 
 if __name__ == "__main__":

@@ -109,7 +109,7 @@ def _compress(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def _make_compressed(model: SavedModel, compression: Compression, stored: Mapping[str, torch.Tensor]) -> SavedModel:
     compressed = copy.copy(model)
-    compressed.config = model.config.model_copy(update={"compression": compression})
+    compressed.config = model.config.model_copy(update={"compression": compression, "position": None})
     compressed.module = assemble(compressed.config, stored)
     return compressed
 

@@ -77,14 +77,14 @@ def measure(
     scored = _check_bad_rows(model, score_pieces(model.module, pieces))
     grouping = model.grouping
     labels, logits, weights, groups = _gather_scores(scored, source, max_rows, grouping)
-    of_tasks = labels[:, 1:], logits[:, 1:]
+    of_tasks = labels, logits
     labels, logits = labels[:, 0], logits[:, 0]
     weights = weigh_negatives(labels, weights, negative_sampling or model.config.data.negative_sampling)
     metrics: dict[str, float | None] = asdict(compute_binary_metrics(labels, logits, weights))
     if grouping is not None:
         metrics |= grouping.measure(labels, logits, weights, groups)
-    if further := (model.config.model.tasks or [])[1:]:
-        metrics |= compute_task_metrics(further, *of_tasks, weights)
+    if tasks := model.config.model.tasks:
+        metrics |= compute_task_metrics(tasks, *of_tasks, weights)
     constant = constant_log_loss(labels, model.config.train_label_rate, weights)
     return {**metrics, "constant_log_loss": constant}
 

@@ -82,6 +82,7 @@ from dlrm.record.files import (
     OpenRecord,
     Record,
     remove_partial_files,
+    rename_synced,
     sync_directory,
     sync_tree,
     write_atomically,

@@ -58,7 +58,7 @@ BLEND_LEFT_OUT = "blend_left_out"
 
 FEW_STEPS, SHORT_EPOCH, ONE_LABEL, LARGE_BATCH = "few_steps", "short_epoch", "one_label", "large_batch"
 """Names of warnings: the run is too short to learn in, an epoch is shorter than a batch, all training rows have one
-label, and the batch is far above the noise scale."""
+label, or a task has none or one, and the batch is far above the noise scale."""
 BATCH_ADVICE = "batch_advice"
 """Name of the event with advice on the batch, a `BatchAdvice`."""
 AVERAGES_NOTHING = "averages_nothing"

@@ -67,6 +67,14 @@ def sync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
+def rename_synced(part: Path, path: Path) -> None:
+    """Rename a file that is whole, so that one with the new name is whole even after a power cut."""
+    with part.open("rb") as file:
+        os.fsync(file.fileno())
+    part.rename(path)
+    sync_directory(path.parent)
+
+
 class Record(BaseModel):
     """Content of a file or a message, as JSON. Unknown fields are errors, and so are numbers that are not finite."""
 

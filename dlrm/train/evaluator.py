@@ -86,7 +86,8 @@ class Evaluator:
         rows: rows of `dataset` to evaluate on. share_size: samples of a training batch on one rank. keep: takes the
         step and the scores of each evaluation, on rank 0. on_rows: called after each batch, with the number of scored
         rows. negative_sampling: share of the negatives that the rows hold; None for rows as they occur. grouping:
-        groups within which the order of the rows is measured; None for none. tasks: those after the first.
+        groups within which the order of the rows is measured; None for none. tasks: of the model; empty to
+        measure the first alone.
 
         An evaluation batch is no larger, except for MIN_BATCH_SIZE: memory that is enough for training is enough here.
         """
@@ -131,8 +132,9 @@ class Evaluator:
         if scores.further_logits is not None and scores.further_labels is not None:
             if np.isnan(scores.further_logits).any():
                 return None
-            of_tasks = scores.further_labels, scores.further_logits, scores.weights
-            tasks = compute_task_metrics(self._tasks, *of_tasks)
+            labels = np.column_stack([scores.labels, scores.further_labels])
+            logits = np.column_stack([scores.logits, scores.further_logits])
+            tasks = compute_task_metrics(self._tasks, labels, logits, scores.weights) if self._tasks else {}
         metrics = asdict(compute_binary_metrics(scores.labels, scores.logits, scores.weights))
         self._baselines = self._baselines or {
             "constant_log_loss": constant_log_loss(scores.labels, self._train_label_rate, scores.weights),

@@ -21,7 +21,7 @@ from dlrm.data.groups import find_grouping
 from dlrm.data.order import count_windows
 from dlrm.data.rows import RowSource
 from dlrm.data.split import sample_train_rows
-from dlrm.model import set_output_bias, set_task_biases
+from dlrm.model import set_known_shares, set_output_bias, set_task_biases
 from dlrm.optimizers import LearningRates
 from dlrm.optimizers.auto_warmup import AutoWarmup, WarmupState
 from dlrm.optimizers.gain import GainState
@@ -46,12 +46,13 @@ from dlrm.train.run_events import (
 )
 from dlrm.train.stages import StageSequence
 from dlrm.train.table_reset import make_table_reset
+from dlrm.train.task_labels import report_task_labels
 from dlrm.train.trainer import Trainer
 from dlrm.train.warm_start.start import start_warm
 from sharding.comm.collectives import run_on_all_ranks
 
-_BIAS_ROWS = 1 << 18
-"""Training rows, at most, that the first biases of further tasks are taken from."""
+_LABEL_ROWS = 1 << 18
+"""Training rows, at most, that the shares of known labels and the first biases of further tasks are taken from."""
 
 
 @contextmanager
@@ -74,12 +75,17 @@ def open_trainer(context: RunContext, dataset: Dataset, identity: RunIdentity) -
     )
     state = parts.make_state(ranks)
     restored = _restore(context, state, identity)
+    tasks, labels = resolved.job.model.tasks or [], None
+    # Rows of a growing log may be gone once it has a checkpoint; nothing after it depends on them.
+    if len(tasks) > 1 and (dataset.growing is None or restored is None):
+        num_rows = dataset.train.num_rows if dataset.growing is None else dataset.growing.num_first_rows
+        labels = dataset.train.read(np.arange(min(num_rows, _LABEL_ROWS), dtype=np.int64)).all_labels
+        set_known_shares(parts.model, tasks, labels)
+        report_task_labels(reporter, tasks, labels)
     if restored is None:
         set_output_bias(parts.model, dataset.train_label_rate)
-        if resolved.job.model.tasks is not None and len(resolved.job.model.tasks) > 1:
-            num_rows = dataset.train.num_rows if dataset.growing is None else dataset.growing.num_first_rows
-            first = dataset.train.read(np.arange(min(num_rows, _BIAS_ROWS), dtype=np.int64))
-            set_task_biases(parts.model, resolved.job.model.tasks, torch.from_numpy(first.all_labels))
+        if labels is not None:
+            set_task_biases(parts.model, tasks, torch.from_numpy(labels))
         start_warm(parts, context, dataset)
     saved_step = (restored.step or None) if restored else None
     progress = restored or RunProgress(num_steps=0)
@@ -122,7 +128,7 @@ def _make_trainer(
             EvaluationProgress(context.reporter, rows.num_rows, what),
             resolved.job.data.negative_sampling,
             grouping if is_main else None,
-            (resolved.job.model.tasks or [])[1:] if is_main else (),
+            resolved.job.model.tasks or () if is_main else (),
         )
 
     if dataset.growing is None:

@@ -1,8 +1,8 @@
 """Boosted trees on encoded rows, by LightGBM or scikit-learn, where one of them is installed.
 
 Dense features are columns as they are. A feature of few ids is one column of categories. One of many ids is two columns
-of numbers: the ids, since vocabularies number values by how frequent they are, and the label rate of the id. A list of
-ids is the number of its ids.
+of numbers: the ids, since vocabularies number values by how frequent they are, and the label rate of the id. Values of
+several ids are numbered first, as they are ordered by quotient and remainder. A list of ids is the number of its ids.
 """
 
 import importlib.util
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dlrm.data.rows import DataSchema, Rows, RowSource
+from dlrm.data.rows import DataSchema, Feature, Rows, RowSource
 from dlrm.yardsticks.rows import choose_rows, split_features
 
 MAX_ROWS = 300_000
@@ -43,6 +43,9 @@ class TreeInputs:
     """Rule by which rows become columns."""
 
     schema: DataSchema
+    keys: dict[int, NDArray[np.int64]]
+    """Keys, ascending, of the values in the training rows of each feature with several ids a value; value i + 1 has key
+    i, and 0 is for others."""
     rates: dict[int, Matrix]
     """Label rates [num_ids] of the ids of each feature of many ids, by number of the feature."""
 
@@ -59,8 +62,9 @@ class TreeInputs:
 
     def encode(self, rows: Rows) -> Matrix:
         """Encode rows: [n, columns]."""
-        ids = _split_features(self.schema, rows)
-        return _stack_columns(self.schema, rows, {number: rates[ids[number]] for number, rates in self.rates.items()})
+        ids = _number_values(self.schema, rows, self.keys)
+        rates = {number: rates[ids[number]] for number, rates in self.rates.items()}
+        return _stack_columns(self.schema, rows, ids, rates)
 
 
 def make_tree_inputs(schema: DataSchema, rows: Rows) -> tuple[TreeInputs, Matrix]:
@@ -72,33 +76,63 @@ def make_tree_inputs(schema: DataSchema, rows: Rows) -> tuple[TreeInputs, Matrix
     weights = np.ones(rows.num_rows) if rows.weights is None else rows.weights.astype(np.float64)
     fold = np.arange(rows.num_rows) % NUM_FOLDS
     mean = np.average(rows.labels, weights=weights)
+    keys = _find_keys(schema, rows)
+    numbers = _number_values(schema, rows, keys)
     rates: dict[int, Matrix] = {}
     rates_of_rows: dict[int, Matrix] = {}
-    for number, (feature, ids) in enumerate(zip(schema.features, _split_features(schema, rows), strict=True)):
-        if feature.is_multi_hot or feature.num_ids <= MAX_CATEGORIES:
+    for number, (feature, ids) in enumerate(zip(schema.features, numbers, strict=True)):
+        num_ids = len(keys[number]) + 1 if number in keys else feature.num_ids
+        if feature.is_multi_hot or num_ids <= MAX_CATEGORIES:
             continue
-        sums = np.bincount(ids, weights * (rows.labels - mean), feature.num_ids)
-        totals = np.bincount(ids, weights, feature.num_ids) + PRIOR_ROWS
+        sums = np.bincount(ids, weights * (rows.labels - mean), num_ids)
+        totals = np.bincount(ids, weights, num_ids) + PRIOR_ROWS
         rates[number] = (mean + sums / totals).astype(np.float32)
         rates_of_rows[number] = np.empty(rows.num_rows, dtype=np.float32)
         for own in (fold == index for index in range(NUM_FOLDS)):
-            own_sums = np.bincount(ids[own], (weights * (rows.labels - mean))[own], feature.num_ids)
-            own_totals = np.bincount(ids[own], weights[own], feature.num_ids)
+            own_sums = np.bincount(ids[own], (weights * (rows.labels - mean))[own], num_ids)
+            own_totals = np.bincount(ids[own], weights[own], num_ids)
             other_rates = mean + (sums - own_sums) / (totals - own_totals)
             rates_of_rows[number][own] = other_rates[ids[own]]
-    return TreeInputs(schema, rates), _stack_columns(schema, rows, rates_of_rows)
+    return TreeInputs(schema, keys, rates), _stack_columns(schema, rows, numbers, rates_of_rows)
 
 
-def _split_features(schema: DataSchema, rows: Rows) -> list[NDArray[np.int64]]:
-    """Return the first id of each value of each feature, row by row."""
+def _make_keys(feature: Feature, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Make a number [n] of the k ids of each value, the last id first. More than 63 bits keep the first ids."""
+    keys = np.zeros(len(ids) // feature.ids_per_value, dtype=np.int64)
+    for of_value in reversed(ids.reshape(-1, feature.ids_per_value).T):
+        keys = keys * feature.num_ids + of_value
+    return keys
+
+
+def _find_keys(schema: DataSchema, rows: Rows) -> dict[int, NDArray[np.int64]]:
+    """Find the keys of the values in the rows, for each feature with several ids a value, by its number."""
     ids = split_features(rows)
-    return [of_feature[:: feature.ids_per_value] for feature, of_feature in zip(schema.features, ids, strict=True)]
+    return {
+        number: np.unique(_make_keys(feature, ids[number]))
+        for number, feature in enumerate(schema.features)
+        if feature.ids_per_value > 1 and not feature.is_multi_hot
+    }
 
 
-def _stack_columns(schema: DataSchema, rows: Rows, rates: dict[int, Matrix]) -> Matrix:
-    """Stack the columns of rows. rates: [n] rates of each feature of many ids, by number of the feature."""
+def _number_values(schema: DataSchema, rows: Rows, keys: dict[int, NDArray[np.int64]]) -> list[NDArray[np.int64]]:
+    """Number the values of each feature, row by row: by their ids, or by their keys if they have several ids."""
+    found = split_features(rows)
+    for number, known in keys.items():
+        wanted = _make_keys(schema.features[number], found[number])
+        places = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+        found[number] = np.where(known[places] == wanted, places + 1, 0)
+    return found
+
+
+def _stack_columns(
+    schema: DataSchema, rows: Rows, numbers: list[NDArray[np.int64]], rates: dict[int, Matrix]
+) -> Matrix:
+    """Stack the columns of rows.
+
+    numbers: of the values of each feature. rates: [n] rates of each feature of many ids, by number of the feature.
+    """
     columns: list[NDArray[Any]] = [*rows.dense.T]
-    for number, (feature, ids) in enumerate(zip(schema.features, _split_features(schema, rows), strict=True)):
+    for number, (feature, ids) in enumerate(zip(schema.features, numbers, strict=True)):
         columns.append(rows.ids.lengths[number] if feature.is_multi_hot else ids)
         if number in rates:
             columns.append(rates[number])

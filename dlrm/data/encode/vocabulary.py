@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import ClassVar, Literal
@@ -49,11 +49,10 @@ class CountedVocabulary:
         """Build the vocabulary of the values that occur in at least `min_count` training rows.
 
         distinct: [n] distinct values, ascending; values of equal count keep this order. counts: [n] their counts.
-        num_remainders: used if fewer rows will do.
+        num_remainders: used however few values there are, since later data may add many.
         """
-        found = cls(distinct.clear(), np.empty(0, dtype=np.int64)).extend(distinct, counts, min_count)
-        is_smaller = count_shared_rows(found.num_ids, num_remainders) < found.num_ids
-        return replace(found, num_remainders=num_remainders) if is_smaller else found
+        empty = cls(distinct.clear(), np.empty(0, dtype=np.int64), num_remainders)
+        return empty.extend(distinct, counts, min_count)
 
     def extend(self, distinct: pl.Series, counts: NDArray[np.int64], min_count: int) -> "CountedVocabulary":
         """Return this vocabulary with rows appended for the new values that occur in at least `min_count` rows.

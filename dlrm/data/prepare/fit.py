@@ -9,7 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 from polars.exceptions import PolarsError
 
-from dlrm.config import CategoricalColumn, DataConfig, DenseColumn, SchemaConfig, VocabularyConfig
+from dlrm.config import CategoricalColumn, DataConfig, DenseColumn, SchemaConfig, VocabularyConfig, format_count
 from dlrm.config.data import Counting, DynamicIdsConfig, Hashing
 from dlrm.data.encode.encoders import DenseEncoder, Encoders
 from dlrm.data.encode.vocabulary import (
@@ -192,20 +192,13 @@ def check_base(config: DataConfig, base: Encoders) -> None:
             continue
         kind = config.vocabulary.get_rule(column.feature)
         vocabulary = base.vocabularies[index]
-        match kind:
-            case Counting():
-                fits = (
-                    isinstance(vocabulary, CountedVocabulary)
-                    # A column of few values has none, whatever is asked for.
-                    and vocabulary.num_remainders in (None, kind.num_remainders)
-                )
-            case DynamicIdsConfig():
-                fits = isinstance(vocabulary, DynamicVocabulary)
-                if isinstance(vocabulary, DynamicVocabulary):
-                    _check_dynamic_base(config, kind, vocabulary, column.feature)
-            case Hashing():
-                fits = vocabulary == HashedVocabulary.for_column(index, kind.hash_size, kind.num_hashes)
-        if not fits:
+        if isinstance(kind, DynamicIdsConfig) and isinstance(vocabulary, DynamicVocabulary):
+            _check_dynamic_base(config, kind, vocabulary, column.feature)
+        elif isinstance(kind, Counting) and isinstance(vocabulary, CountedVocabulary):
+            _check_counted_base(kind, vocabulary, column.feature)
+        elif isinstance(kind, Hashing) and isinstance(vocabulary, HashedVocabulary):
+            _check_hashed_base(kind, vocabulary, column.feature)
+        else:
             what = {DynamicVocabulary: "ids that come and go", CountedVocabulary: "counted values"}.get(
                 type(vocabulary), f"values hashed into {vocabulary.num_ids:,} rows"
             )
@@ -214,6 +207,28 @@ def check_base(config: DataConfig, base: Encoders) -> None:
                 field="data.vocabulary",
                 valid=f"the same kind of vocabulary for {column.feature} as in the base",
             )
+
+
+def _check_counted_base(rule: Counting, base: CountedVocabulary, feature: str) -> None:
+    """Raise DataError if the values of a column would have another number of remainders than in the base."""
+    if rule.num_remainders != base.num_remainders:
+        in_base = "a row for each value" if base.num_remainders is None else f"{base.num_remainders:,} remainders"
+        asked = "a row for each value" if rule.num_remainders is None else f"{rule.num_remainders:,} remainders"
+        field = f"data.vocabulary.columns.{feature}.num_remainders"
+        valid = "false" if base.num_remainders is None else str(base.num_remainders)
+        raise DataError(f"{feature} has {in_base} in the base, and would have {asked}", field=field, valid=valid)
+
+
+def _check_hashed_base(rule: Hashing, base: HashedVocabulary, feature: str) -> None:
+    """Raise DataError if the values of a column would have other hashes than in the base."""
+    for name, asked, in_base, what in (
+        ("hash_size", rule.hash_size, base.num_ids, "table row"),
+        ("num_hashes", rule.num_hashes, base.num_hashes, "row"),
+    ):
+        if asked != in_base:
+            of_value = "" if name == "hash_size" else " for a value"
+            message = f"{feature} has {format_count(in_base, what)}{of_value} in the base, and would have {asked:,}"
+            raise DataError(message, field=f"data.vocabulary.columns.{feature}.{name}", valid=str(in_base))
 
 
 def _check_dynamic_base(config: DataConfig, rule: DynamicIdsConfig, base: DynamicVocabulary, feature: str) -> None:

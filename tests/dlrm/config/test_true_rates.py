@@ -14,6 +14,8 @@ CSV = {
     "format": "csv",
     "schema": {"categorical": [{"name": "user"}, {"name": "tags", "multi_hot": True}]},
 }
+TWO = {"categorical": [{"name": "user"}, {"name": "item"}]}
+SHARED = {"num_remainders": 9, "columns": {"user": {"num_remainders": False}}}
 SYNTHETIC = {"format": "synthetic", "synthetic": {"num_rows": 100, "num_ids": 20}}
 
 
@@ -28,6 +30,7 @@ SYNTHETIC = {"format": "synthetic", "synthetic": {"num_rows": 100, "num_ids": 20
         ({}, {"group_by": "user", "recall_at": []}, "run.recall_at", "at least 1"),
         ({}, {"group_by": "item"}, "run.group_by", "null or user"),
         ({}, {"group_by": "tags"}, "run.group_by", "null or user"),
+        ({"vocabulary": SHARED, "schema": TWO}, {"group_by": "item"}, "run.group_by", "null or user"),
     ],
 )
 def test_what_cannot_be_measured_is_refused_with_its_field(
@@ -43,6 +46,17 @@ def test_rows_without_the_feature_are_refused_with_the_features_that_they_have()
     dataset = open_data(JobConfig.model_validate({"data": SYNTHETIC}).data, None, None)
     with pytest.raises(ValueError, match=r"run.group_by: 'user' is no .* \(valid: null or C1 or C2"):
         find_grouping("user", None, dataset.schema, None)
+
+
+def test_groups_by_a_column_of_several_ids_a_value_are_refused_with_the_setting_that_gives_them() -> None:
+    for vocabulary, name in (
+        ({"num_remainders": 9}, "num_remainders"),
+        ({"hash_size": 9, "num_hashes": 2}, "num_hashes"),
+    ):
+        with pytest.raises(
+            ConfigError, match=rf"values of 'user' have several ids each, by data.vocabulary.{name} \(valid"
+        ):
+            parse_job({"data": {**CSV, "vocabulary": vocabulary}, "run": {"group_by": "user"}})
 
 
 @pytest.mark.parametrize("run", [{}, {"epochs": 1.0}])

@@ -42,6 +42,20 @@ def test_every_field_that_shapes_the_weights_must_be_the_same():
     }
 
 
+def test_the_task_that_differs_is_named_with_its_field():
+    def tasked(*tasks: dict[str, Any]) -> dict[str, Any]:
+        further = [{"name": "bought"}]
+        data = {"train": ["rows.csv"], "format": "csv", "schema": {"further_labels": further, "dense": [{"name": "x"}]}}
+        return {"data": data, "model": {"tasks": [{"name": "click"}, *tasks]}, "run": {"warm_start": {"from": "old"}}}
+
+    buy = {"name": "buy", "label": "bought"}
+    given, alone, one = (JobConfig.model_validate(tasked(*tasks)) for tasks in ([{**buy, "given": "click"}], [buy], []))
+    assert faults(given, alone) == {"model.tasks.1.given": "None"}
+    assert faults(alone, given) == {"model.tasks.1.given": "'click'"}
+    assert faults(one, alone) == {"model.tasks": "['click', 'buy']"}
+    assert faults(alone, alone) == {}
+
+
 def test_optimizers_must_be_the_same_where_their_state_is_kept():
     other = warm(True, dense_optimizer={"name": "sgd"}, table_optimizer={"name": "sgd"})
     assert faults(other, job()) == {

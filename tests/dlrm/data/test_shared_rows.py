@@ -1,5 +1,6 @@
 """Values that have several table rows, some of which they share: hashed several times, or as quotient and remainder."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -68,13 +69,14 @@ def test_quotient_and_remainder_of_a_values_number_are_its_rows_in_single_column
         assert expected.max() == shared.schema.features[feature].num_ids - 1
 
 
-def test_a_column_of_so_few_values_that_sharing_needs_no_fewer_rows_keeps_a_row_for_each(tmp_path: Path) -> None:
-    vocabulary = {"num_remainders": 60}
+def test_a_column_that_begins_with_few_values_grows_by_quotients_and_one_that_opts_out_by_rows(tmp_path: Path) -> None:
+    vocabulary: dict[str, Any] = {"num_remainders": 120, "columns": {"b": {"num_remainders": False}}}
     shared = prepare_log(tmp_path, vocabulary)
     assert [feature.ids_per_value for feature in shared.schema.features] == [2, 1]
-    assert shared.schema.features[1].num_ids == 32
+    assert [feature.num_ids for feature in shared.schema.features] == [120 + 1, 32]
     again = prepare_log(tmp_path, vocabulary, base=shared, first=60)
     assert [feature.ids_per_value for feature in again.schema.features] == [2, 1]
+    assert again.schema.features[0].num_ids == 120 + 2
 
 
 def test_a_second_log_keeps_the_rows_of_the_first_ones_values_and_appends_quotients(tmp_path: Path) -> None:
@@ -85,8 +87,23 @@ def test_a_second_log_keeps_the_rows_of_the_first_ones_values_and_appends_quotie
     numbers = read_pairs(plain, width=1)[:, 0]
     assert numbers.max() >= first.schema.features[0].num_ids
     assert np.array_equal(read_pairs(both), np.stack([numbers % 7, 7 + numbers // 7], axis=1))
-    with pytest.raises(DataError, match="a has counted values in the base"):
-        prepare_log(tmp_path, {"num_remainders": 8}, base=first, first=60)
+    for asked, in_base, said in (
+        ({"num_remainders": 8}, first, "a has 7 remainders in the base, and would have 8 remainders (valid: 7)"),
+        ({}, first, "a has 7 remainders in the base, and would have a row for each value (valid: 7)"),
+        (vocabulary, prepare_log(tmp_path, {}), "a has a row for each value in the base, and would have 7"),
+    ):
+        with pytest.raises(DataError, match=re.escape(f"data.vocabulary.columns.a.num_remainders: {said}")):
+            prepare_log(tmp_path, asked, base=in_base, first=60)
+
+
+def test_another_number_of_hashes_or_hashed_rows_than_in_the_base_is_refused_by_name(tmp_path: Path) -> None:
+    base = prepare_log(tmp_path, {"hash_size": 60, "num_hashes": 2})
+    for asked, said in (
+        ({"hash_size": 60, "num_hashes": 3}, "num_hashes: a has 2 rows for a value in the base, and would have 3"),
+        ({"hash_size": 50, "num_hashes": 2}, "hash_size: a has 60 table rows in the base, and would have 50"),
+    ):
+        with pytest.raises(DataError, match=re.escape(f"data.vocabulary.columns.a.{said}")):
+            prepare_log(tmp_path, asked, base=base)
 
 
 def test_several_hashes_tell_values_apart_that_share_a_row_and_missing_values_have_rows_of_their_own(

@@ -11,6 +11,7 @@ from dlrm.model import make_dense_part
 from dlrm.model.mlp import Linear
 from dlrm.model.norm import LayerNorm
 from dlrm.model.squares import SquareSlots, make_slot
+from dlrm.model.task_loss import LogLoss
 from dlrm.train.chunk_graph import compile_for_all_sizes
 from dlrm.train.dense_pass import ChunkRows
 
@@ -74,7 +75,7 @@ def train(
         (torch.rand(num_rows, generator=generator) < 0.3).float(),
         torch.rand(num_rows, generator=generator),
     )
-    loss = rows.train(forward, is_bf16=is_bf16)
+    loss = rows.train(forward, LogLoss(), is_bf16=is_bf16)
     assert rows.pooled.grad is not None
     gradients = torch.cat([parameter.grad.flatten() for parameter in model.parameters() if parameter.grad is not None])
     return [loss, rows.pooled.grad, gradients, torch.cat([sums.flatten() for sums in squares])]

@@ -146,3 +146,18 @@ def test_biases_begin_at_the_rates_of_the_labels():
 def test_dimensions_without_experts_are_refused():
     with pytest.raises(ValueError, match="has no widths of experts"):
         ModelConfig.model_validate({"top_mlp": [1], "tasks": [{"name": "a"}], "task_sharing": {"method": "mmoe"}})
+
+
+def test_regression_of_large_numbers_keeps_their_digits_in_bf16():
+    model = make_dense_part(make_small_model("dlrm", **TASKS), 3, 2, seed=1)
+    with torch.no_grad():
+        model.output_layers[2].bias.fill_(1000.0)
+    dense, pooled = torch.randn(64, 3), torch.randn(64, 2, 4)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = model(dense, pooled)[:, 2]
+    (found - 1000.7).square().sum().backward()
+    expected = model.double()(dense.double(), pooled.double())[:, 2].detach()
+    torch.testing.assert_close(found.detach().double(), expected, rtol=0, atol=0.05)
+    bias = model.output_layers[2].bias
+    assert bias.grad is not None
+    assert bias.grad.item() == pytest.approx(2 * (expected - 1000.7).sum().item(), abs=0.5)

@@ -68,3 +68,19 @@ def test_rows_without_features_of_many_ids_or_without_ids_are_encoded() -> None:
     inputs, encoded = make_tree_inputs(DataSchema(2, ()), rows)
     assert np.array_equal(encoded, rows.dense)
     assert inputs.categories == []
+
+
+def test_values_of_several_ids_are_numbered_by_quotient_and_remainder_and_new_ones_are_alike() -> None:
+    values = np.array([11, 0, 5, 11, 8, 5])
+    pairs = np.stack([values % 5, 5 + values // 5], axis=1)
+    lengths = np.full((1, 6), 2, dtype=np.int32)
+    labels = np.array([1, 0, 1, 1, 0, 0], dtype=np.float32)
+    rows = Rows(labels, np.empty((6, 0), dtype=np.float32), JaggedIds(pairs.reshape(-1), lengths))
+    inputs, encoded = make_tree_inputs(DataSchema(0, (Feature("page", 8, ids_per_value=2),)), rows)
+    assert inputs.categories == [0]
+    assert encoded[:, 0].tolist() == [4, 1, 2, 4, 3, 2]
+    unseen = np.array([0, 6])  # value 5
+    other = Rows(labels[:1], rows.dense[:1], JaggedIds(np.array([1, 7]), lengths[:, :1]))
+    assert inputs.encode(other)[0, 0] == 4
+    assert inputs.encode(Rows(labels[:1], rows.dense[:1], JaggedIds(np.array([2, 7]), lengths[:, :1])))[0, 0] == 0
+    assert inputs.encode(Rows(labels[:1], rows.dense[:1], JaggedIds(unseen, lengths[:, :1])))[0, 0] == 2

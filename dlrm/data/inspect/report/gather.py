@@ -20,12 +20,15 @@ from dlrm.data.open import open_data
 from dlrm.data.raw.block import MAX_SHOWN_FAULTS, Block, CategoricalValues, Parsed, RawTable
 from dlrm.data.raw.files import find_files
 from dlrm.data.raw.open import cut_blocks
-from dlrm.data.rows import NumpyIds, RowSource
+from dlrm.data.rows import Feature, NumpyIds, RowSource
 from dlrm.data.synthetic.log import DENSE_NAMES
 from sharding.counter_random import random_units, stream_key
 
 _FITTED_ON_KEY = stream_key(0x1EAC)
 """Random stream that splits the rows into halves; fixed, so that the same data always gives the same report."""
+
+MissingIds = Sequence[tuple[int, ...] | None]
+"""Table rows of a missing value, by feature; None if it is not known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -317,16 +320,18 @@ def gather(config: DataConfig, max_rows: int, on_rows: OnRows) -> InspectedRows:
         [feature.name for feature in features],
         [feature.num_ids for feature in features],
     )
-    missing_ids = [None] * len(features)
+    missing_ids: MissingIds = [None] * len(features)
     if data.encoders is not None:
-        of_columns = [vocabulary.missing_ids for vocabulary in data.encoders.vocabularies]
-        missing_ids = [ids[0] if len(ids) == 1 else None for ids in of_columns]
+        missing_ids = [vocabulary.missing_ids for vocabulary in data.encoders.vocabularies]
     gatherer = Gatherer(names, max_rows, data.train.num_rows)
     return gatherer.gather(lambda: _cut_encoded_blocks(data.train, missing_ids), on_rows)
 
 
-def _cut_encoded_blocks(source: RowSource, missing_ids: Sequence[int | None]) -> Iterator[Block]:
-    """Yield encoded rows in the form of raw rows: their categorical values are row numbers of tables."""
+def _cut_encoded_blocks(source: RowSource, missing_ids: MissingIds) -> Iterator[Block]:
+    """Yield encoded rows in the form of raw rows: their categorical values are row numbers of tables.
+
+    Values of several rows are texts such as "3 + 17".
+    """
     block_rows = max(1, min(_BLOCK_ROWS, _BLOCK_BYTES // source.row_bytes))
     for start in range(0, source.num_rows, block_rows):
         num_rows = min(block_rows, source.num_rows - start)
@@ -337,29 +342,29 @@ def _parse(
     source: RowSource,
     start: int,
     num_rows: int,
-    missing_ids: Sequence[int | None],
+    missing_ids: MissingIds,
     keep_going: bool,  # noqa: ARG001, there are no bad rows
 ) -> Parsed:
     rows = source.read(np.arange(start, start + num_rows, dtype=np.int64))
     dense = [column.astype(np.float64) for column in rows.dense.T]
-    has_bags = [feature.has_bags for feature in source.schema.features]
-    return Parsed(RawTable(rows.labels, rows.weights, dense, _make_columns(rows.ids, has_bags, missing_ids)))
+    columns = _make_columns(rows.ids, source.schema.features, missing_ids)
+    return Parsed(RawTable(rows.labels, rows.weights, dense, columns))
 
 
-def _make_columns(
-    bags: NumpyIds, has_bags: Sequence[bool], missing_ids: Sequence[int | None]
-) -> list[CategoricalValues]:
+def _make_columns(bags: NumpyIds, features: Sequence[Feature], missing_ids: MissingIds) -> list[CategoricalValues]:
     ends = np.cumsum(bags.lengths.sum(axis=1, dtype=np.int64))
     columns: list[CategoricalValues] = []
     # The part after the last end is empty.
-    for index, ids in enumerate(np.split(bags.values, ends)[:-1]):
-        distinct, codes = np.unique(ids, return_inverse=True)
-        codes = codes.astype(np.int32)
-        missing_id = missing_ids[index]
-        if missing_id is not None and missing_id in distinct:
-            missing = int(np.searchsorted(distinct, missing_id))
+    parts = np.split(bags.values, ends)[:-1]
+    for feature, ids, lengths, of_missing in zip(features, parts, bags.lengths, missing_ids, strict=True):
+        k = feature.ids_per_value
+        distinct, inverse = np.unique(ids.reshape(-1, k), axis=0, return_inverse=True)
+        codes = inverse.reshape(-1).astype(np.int32)
+        if of_missing is not None and (is_missing := (distinct == of_missing).all(axis=1)).any():
+            missing = int(np.argmax(is_missing))
             codes = np.where(codes == missing, -1, codes - (codes > missing)).astype(np.int32)
-            distinct = np.delete(distinct, missing)
-        lengths = bags.lengths[index] if has_bags[index] else None
-        columns.append(CategoricalValues(codes, pl.Series(distinct), lengths))
+            distinct = np.delete(distinct, missing, axis=0)
+        values = distinct[:, 0] if k == 1 else [" + ".join(map(str, rows)) for rows in distinct.tolist()]
+        series = pl.Series(values, dtype=pl.Int64 if k == 1 else pl.String)
+        columns.append(CategoricalValues(codes, series, lengths // k if feature.is_multi_hot else None))
     return columns

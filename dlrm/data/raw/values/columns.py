@@ -139,8 +139,9 @@ class _ColumnReader:
         if label.kind == "binary":
             is_bad |= is_present & (numbers != 0) & (numbers != 1)
             explain = _explain_bad_further_label
-        self._record_bad_values(label.name, is_bad | find_extremes(numbers), values, explain)
-        return numbers.astype(np.float32)
+        is_bad |= find_extremes(numbers)
+        self._record_bad_values(label.name, is_bad, values, explain)
+        return np.where(is_bad, 0, numbers).astype(np.float32)
 
     def _read_weight(self, name: str, values: pa.Array) -> NDArray[np.float32]:
         numbers, _ = convert_to_numbers(values)

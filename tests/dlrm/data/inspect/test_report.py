@@ -201,6 +201,25 @@ def test_data_without_columns_of_one_kind_is_looked_at_raw_and_prepared(path: Pa
         assert found >= {name for kind in ("dense", "categorical") if kind != missing for name in names_of(kind)}
 
 
+@pytest.mark.parametrize("vocabulary", [{"hash_size": 5000, "num_hashes": 2}, {"num_remainders": 7}])
+def test_packed_values_of_several_table_rows_are_values_and_no_lists(
+    tmp_path: Path, vocabulary: dict[str, object]
+) -> None:
+    path = tmp_path / "rows.csv"
+    texts = ["" if row % 10 == 0 else f"v{row % 61}" for row in range(2440)]
+    path.write_text("\n".join(["y,a", *(f"{row % 2},{text}" for row, text in enumerate(texts))]) + "\n")
+    schema = {"label": "y", "categorical": [{"name": "a"}]}
+    document = {"train": [str(path)], "format": "csv", "schema": schema, "vocabulary": vocabulary}
+    config = DataConfig.model_validate(document)
+    packed = find_or_prepare(config, None, tmp_path, base_directory=tmp_path, num_threads=1, on_event=lambda _: None)
+    data = DataConfig.model_validate({"train": [str(packed)], "format": "packed"})
+    (column,) = make_report(gather(data, 10**6, unheard), embedding_dim=16, min_count=3).categorical
+    assert not column.is_multi_hot
+    assert column.missing_share == pytest.approx(0.1, abs=0.02)
+    assert column.num_distinct == 61
+    assert " + " in column.top_values[0][0]
+
+
 def names_of(kind: str) -> list[str]:
     columns = SCHEMA[kind]
     assert isinstance(columns, list)
