@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
-import numpy as np
 import torch
 
 from dlrm.checkpoint.find import find_verified_checkpoint
@@ -49,10 +48,12 @@ from dlrm.train.table_reset import make_table_reset
 from dlrm.train.task_labels import report_task_labels
 from dlrm.train.trainer import Trainer
 from dlrm.train.warm_start.start import start_warm
+from dlrm.yardsticks.rows import choose_rows
 from sharding.comm.collectives import run_on_all_ranks
 
 _LABEL_ROWS = 1 << 18
-"""Training rows, at most, that the shares of known labels and the first biases of further tasks are taken from."""
+"""Training rows, at most and evenly spread, that the shares of known labels and the first biases of further tasks are
+taken from."""
 
 
 @contextmanager
@@ -79,7 +80,7 @@ def open_trainer(context: RunContext, dataset: Dataset, identity: RunIdentity) -
     # Rows of a growing log may be gone once it has a checkpoint; nothing after it depends on them.
     if len(tasks) > 1 and (dataset.growing is None or restored is None):
         num_rows = dataset.train.num_rows if dataset.growing is None else dataset.growing.num_first_rows
-        labels = dataset.train.read(np.arange(min(num_rows, _LABEL_ROWS), dtype=np.int64)).all_labels
+        labels = dataset.train.read(choose_rows(num_rows, _LABEL_ROWS)).all_labels
         set_known_shares(parts.model, tasks, labels)
         report_task_labels(reporter, tasks, labels)
     if restored is None:

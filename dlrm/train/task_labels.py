@@ -10,7 +10,7 @@ from dlrm.reporting.reporter import Reporter
 
 
 def report_task_labels(reporter: Reporter, tasks: Sequence[TaskConfig], labels: np.ndarray) -> None:
-    """Warn of each task after the first without any label, or with labels of one value, in the first training rows.
+    """Warn of each task after the first without any label, or with labels of one value, in some training rows.
 
     labels: [n, T], NaN where missing. For a task that is given another one, only the rows count where the other one has
     label 1.
@@ -21,9 +21,9 @@ def report_task_labels(reporter: Reporter, tasks: Sequence[TaskConfig], labels: 
         task = tasks[number]
         own = labels[:, number] if parent is None else labels[labels[:, parent] == 1, number]
         known = own[~np.isnan(own)]
-        rows = f"the first {format_count(len(labels), 'training row')}"
+        rows = f"the {format_count(len(labels), 'training row')} that were counted"
         if parent is not None:
-            rows += f" with label 1 of {tasks[parent].name}"
+            rows += f" and have label 1 of {tasks[parent].name}"
         if not len(known):
             reporter.event(ONE_LABEL, f"task {task.name}: none of {rows} has a label: nothing can be learned")
         elif known.min() == known.max():

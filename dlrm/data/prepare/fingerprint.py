@@ -18,7 +18,7 @@ from dlrm.data.raw.stores import StoreError
 
 _NUM_REQUESTS = 16
 """Number of objects of a store that are asked for at a time."""
-READING_VERSION = 3
+READING_VERSION = 4
 """Version of how raw values become rows; raised where the same files and settings give other rows than before."""
 
 

@@ -22,14 +22,22 @@ NAN = np.nan
     ("buy", "dwell", "said"),
     [
         ([0, 0, 1, 0], [1, 2, NAN, 3], []),
-        ([0, 0, NAN, NAN], [1, 2, 3, 4], ["task buy: none of the first 4 training rows with label 1 of click has a"]),
-        ([0, 0, 1, 0], [NAN] * 4, ["task dwell: none of the first 4 training rows has a label: nothing can be"]),
+        (
+            [0, 0, NAN, NAN],
+            [1, 2, 3, 4],
+            ["task buy: none of the 4 training rows that were counted and have label 1 of click has a"],
+        ),
+        (
+            [0, 0, 1, 0],
+            [NAN] * 4,
+            ["task dwell: none of the 4 training rows that were counted has a label: nothing can be"],
+        ),
         (
             [0, 0, 1, 1],
             [2.5, NAN, 2.5, 2.5],
             [
-                "task buy: every label of the first 4 training rows with label 1 of click is 1: nothing",
-                "task dwell: every label of the first 4 training rows is 2.5: nothing",
+                "task buy: every label of the 4 training rows that were counted and have label 1 of click is 1",
+                "task dwell: every label of the 4 training rows that were counted is 2.5: nothing",
             ],
         ),
     ],
