@@ -8,14 +8,14 @@ from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import Field, StringConstraints, model_validator
 
-from dlrm.config.attention import NO_FILES_OF_SEQUENCES, NOT_PRECONDITIONED
+from dlrm.config.attention import NOT_PRECONDITIONED
 from dlrm.config.augmentation import AugmentationConfig
 from dlrm.config.base import FALSE_IS_NULL, MAX_SECONDS, Config
 from dlrm.config.batch import MAX_BATCH, BatchConfig, BatchSpec
 from dlrm.config.data import TABLE_FORMATS, DataConfig, Hashing
 from dlrm.config.dense_averaging import DenseAveragingConfig
 from dlrm.config.errors import ConfigError, invalid, parse_document
-from dlrm.config.follow import check_endless, fill_endless
+from dlrm.config.follow import check_followed, fill_endless
 from dlrm.config.messages import format_count
 from dlrm.config.model import NORMALIZED, SETTINGS, ModelConfig, ModelSpec
 from dlrm.config.moments import MAX_GROUPS, MomentsConfig, VarianceReductionConfig
@@ -29,6 +29,7 @@ from dlrm.config.optimizers import (
 from dlrm.config.preconditioner import PreconditionerConfig
 from dlrm.config.presets import PresetName, begin_record, fill_preset
 from dlrm.config.pruning import PruningConfig
+from dlrm.config.resident_memory import check_resident_memory
 from dlrm.config.resources import NodeRange, ResourcesConfig
 from dlrm.config.run import RUN_IN_TIME, RunConfig, RunSpec
 from dlrm.config.sharding import COLUMN_TYPES, WHOLE_ROW_TYPES, ShardingConfig
@@ -142,19 +143,7 @@ class JobSpec(Config):
 
     @model_validator(mode="after")
     def _check_follow(self) -> Self:
-        if self.data.follow is None:
-            return self
-        if self.preset is not None:
-            raise invalid("preset", "is for a run whose end is known, and data.follow has none", "null")
-        check_endless(self)
-        if self.dense_optimizer.schedule.follows_gain:
-            message = "adascale counts steps by their share of a run, and data.follow has no end"
-            raise invalid("dense_optimizer.schedule.scaling", message, "another scaling")
-        if any(task.given is not None for task in self.model.tasks or ()):
-            message = "a task that is given another one counts the known labels of all rows, and data.follow never has"
-            raise invalid("model.tasks", f"{message} them", "tasks without given")
-        if self.resources.node_range[-1] > 1:
-            raise invalid("resources.nodes", "data.follow prepares its files on one machine", "1")
+        check_followed(self)
         return self
 
     @model_validator(mode="after")
@@ -232,27 +221,7 @@ class JobSpec(Config):
 
     @model_validator(mode="after")
     def _check_resident_memory(self) -> Self:
-        resident_bytes, run, memory = self.sharding.resident_memory, self.run, self.resources.memory
-        if resident_bytes is None:
-            return self
-        if resident_bytes >= memory:
-            message = f"is as much as resources.memory, {memory / 2**30:,.2f} GiB, which has room for programs too"
-            raise invalid("sharding.resident_memory", message, "less, or null for tables in memory")
-        transport = self.sharding.transport
-        has_sequences = self.data.is_raw and self.data.raw_schema.num_positions > 0
-        for field, is_set, message, valid in (
-            ("resources.gpus_per_worker", self.resources.gpus_per_worker, "GPUs cannot map files of tables", "0"),
-            ("resources.nodes", self.resources.node_range[-1] > 1, "files of tables are for one machine", "1"),
-            ("sharding.transport", transport not in ("auto", "memory"), "cannot map files of tables", '"auto"'),
-            ("averaging", self.averaging, "keeps all tables once more, in memory", "null"),
-            ("run.blend", run.blend not in ("auto", "none"), "reads the whole model into memory", '"none"'),
-            ("run.recalibrate", run.recalibrate, "reads the whole model into memory", "null"),
-            ("run.sharpness", run.sharpness, "reads the whole model into memory", "null"),
-            ("run.deltas", run.deltas, "compares whole models in memory", "false"),
-            ("data.schema", has_sequences, NO_FILES_OF_SEQUENCES, "no sequences"),
-        ):
-            if is_set:
-                raise invalid(field, message, f"{valid}, or sharding.resident_memory null")
+        check_resident_memory(self)
         return self
 
     @model_validator(mode="after")

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from dlrm.config import DataFacts, ModelConfig, ResolvedJob, count_synthetic_train_rows, resolve_with_rows
 from dlrm.config.patterns import is_remote
-from dlrm.data.follow.ledger import Ledger
 from dlrm.data.packed.layout import open_packed_meta
 from dlrm.launch.outcomes import make_stopped_outcome
 from dlrm.record import (
@@ -88,6 +87,9 @@ def _find_facts(directory: RunDirectory, resolved: ResolvedJob) -> DataFacts:
     prepared = PreparedData.read(directory.data)
     assert prepared is not None, "rows are prepared before anything is decided by them"
     if resolved.job.data.follow is not None:
+        # Imported late: libraries that read rows take memory for as long as the ranks train.
+        from dlrm.data.follow.ledger import Ledger
+
         # The first rows alone, so that the decisions do not depend on how many others have come.
         return DataFacts(num_train_rows=Ledger.open(directory.prepared).pieces[0].num_rows, source=model)
     meta = open_packed_meta(Path(prepared.directory))

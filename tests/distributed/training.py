@@ -139,7 +139,7 @@ class TrainingSetting:
     def build_parts(self, ranks: Ranks, num_windows: int = 1, **changes: Any) -> Parts:
         resolved, plan = self.resolve_job(ranks.world_size), self.make_plan(ranks.world_size)
         # A data set of one batch.
-        rows = TrainRows(self.global_size, self.mean_weight, num_windows)
+        rows = TrainRows(self.global_size, self.mean_weight, has_windows=num_windows > 1)
         directory = Path(tempfile.gettempdir())
         return build_parts(resolved, self.schema, plan, ranks, rows, directory=directory, **changes)
 

@@ -36,6 +36,7 @@ KNOWN_BY = {
     ],
     r"run\.blend\b|exported_model\.blend\b|train\.blend\b": [
         "dlrm/config/decide.py",
+        "dlrm/config/resident_memory.py",
         "dlrm/exported_model/blend.py",
         "dlrm/exported_model/refine.py",
         "dlrm/exported_model/run_checkpoint.py",

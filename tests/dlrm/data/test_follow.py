@@ -236,7 +236,7 @@ def test_an_end_without_any_file_is_an_error(tmp_path: Path):
         (
             {},
             {"preset": "large_batch"},
-            "preset: is for a run whose end is known, and data.follow has none",
+            "preset: is of a run whose end is known, and data.follow has none",
         ),
         ({}, {"resources": {"nodes": 2}}, "resources.nodes: data.follow prepares its files on one machine"),
         ({}, {"run": {"epochs": 2}}, "run.epochs: is for shuffled rows, and data.order is time (valid: 1.0)"),
