@@ -1,4 +1,4 @@
-"""What a job must leave out if its tables lie in files, of which a part stays in memory."""
+"""Check of a job whose tables lie in files: it must leave out what needs all tables in memory."""
 
 from typing import TYPE_CHECKING
 
