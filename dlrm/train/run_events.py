@@ -60,13 +60,16 @@ MIN_LEARNING_FRACTION = 0.2
 
 def report_data_and_plan(reporter: Reporter, dataset: Dataset, planned: PlannedTables) -> None:
     """Report the loaded data, the ranks of each table, and the chunk."""
-    job = planned.resolved.job
+    job, num_evaluation_rows = planned.resolved.job, dataset.evaluation.num_rows
+    if dataset.growing is not None:
+        start, end = dataset.growing.evaluated[-1] if dataset.growing.evaluated else (0, 0)
+        num_evaluation_rows = end - start
     reporter.event(
         DATA_LOADED,
-        f"{dataset.train.num_rows:,} training rows, {dataset.evaluation.num_rows:,} evaluation rows, "
+        f"{dataset.train.num_rows:,} training rows, {num_evaluation_rows:,} evaluation rows, "
         f"{len(dataset.schema.tables)} tables of {sum(f.num_ids for f in dataset.schema.tables):,} rows",
         num_train_rows=dataset.train.num_rows,
-        num_evaluation_rows=dataset.evaluation.num_rows,
+        num_evaluation_rows=num_evaluation_rows,
         train_label_rate=dataset.train_label_rate,
         table_rows={feature.name: feature.num_ids for feature in dataset.schema.tables},
     )
