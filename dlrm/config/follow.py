@@ -62,7 +62,7 @@ def check_followed(job: "JobSpec") -> None:
         if reduce(getattr, path.split("."), job) != value:
             raise invalid(path, _KNOWN_END, json.dumps(value))
     if job.dense_optimizer.schedule.follows_gain:
-        message = "adascale counts steps by their share of a run, and data.follow has no end"
+        message = f"{job.dense_optimizer.schedule.scaling} counts steps by their share of a run without a known end"
         raise invalid("dense_optimizer.schedule.scaling", message, "another scaling")
     if any(task.given is not None for task in job.model.tasks or ()):
         message = "a task that is given another one counts the known labels of all rows, and data.follow never has them"
