@@ -160,7 +160,8 @@ def _drop_empty(positions: torch.Tensor, is_present: torch.Tensor) -> tuple[torc
     """
     if positions.device.type != "cpu" or torch.compiler.is_compiling():
         return positions, is_present
-    num_empty = int(is_present.any(dim=0).to(torch.uint8).argmax())
+    is_used = is_present.any(dim=0)
+    num_empty = int(is_used.to(torch.uint8).argmax()) if is_used.any() else len(is_used) - 1
     return positions[:, num_empty:], is_present[:, num_empty:]
 
 

@@ -18,7 +18,7 @@ from dlrm.optimizers import AveragingOptimizer
 from dlrm.record import CheckpointDirectory, CheckpointFaultError
 from dlrm.train.build import Parts
 from sharding.comm.process_groups import Ranks
-from sharding.embedding import Shard
+from sharding.embedding import PIECE_BYTES, Shard
 
 FIELD = "run.warm_start.optimizer_state"
 _VALID = "false, or in `from` a run whose checkpoint of the model is intact"
@@ -34,12 +34,12 @@ def load_optimizer_state(parts: Parts, checkpoint: CheckpointDirectory, sample_s
     """
     try:
         manifest = read_verified_manifest(checkpoint, ranks)
-        saved = _SavedState(checkpoint.path)
+        saved = SavedState(checkpoint.path)
         _check_same_weights(parts, saved)
         # Row-wise Adagrad sums squares of S / B times the sum of the gradients of a batch's rows.
         before = manifest.identity["gradient_scale"] / manifest.identity["batch.global_size"]
         factor = (sample_scale / before) ** 2
-        _fill_tables(parts.tables.list_shards(), saved, factor)
+        fill_tables(parts.tables.list_shards(), saved, factor)
         _fill_dense(parts.optimizer, saved)
         if isinstance(parts.optimizer, AveragingOptimizer):
             parts.optimizer.restart()
@@ -49,7 +49,7 @@ def load_optimizer_state(parts: Parts, checkpoint: CheckpointDirectory, sample_s
         raise DataError(f"the checkpoint is damaged: {error}", checkpoint.path, field=FIELD, valid=_VALID) from None
 
 
-class _SavedState:
+class SavedState:
     """A checkpoint, read one tensor at a time."""
 
     def __init__(self, path: Path) -> None:
@@ -101,7 +101,7 @@ class _RowsPlanner(DefaultLoadPlanner):
         return self.state_dict[index.fqn]
 
 
-def _check_same_weights(parts: Parts, saved: _SavedState) -> None:
+def _check_same_weights(parts: Parts, saved: SavedState) -> None:
     """Raise CheckpointFaultError if the dense parameters are not those that the checkpoint's run exported."""
     prefix = f"{AVERAGE}.dense." if saved.list_names(f"{AVERAGE}.dense.") else "dense."
     for name, parameter in parts.model.state_dict().items():
@@ -109,18 +109,21 @@ def _check_same_weights(parts: Parts, saved: _SavedState) -> None:
             raise CheckpointFaultError("its weights are not those of the model")
 
 
-def _fill_tables(shards: list[Shard], saved: _SavedState, factor: float) -> None:
-    """Load the state of this rank's shards, times `factor`: nothing, [R] or [R, C] each."""
+def fill_tables(shards: list[Shard], saved: SavedState, factor: float) -> None:
+    """Load the state of this rank's shards, times `factor`: nothing, [R] or [R, C] each, in pieces."""
     for shard in shards:
         if not shard.state.numel():
             continue
-        block = shard.spec.block
-        rows = saved.read_rows(f"tables.optimizer.{shard.spec.table.name}", block.first_row, block.num_rows)
-        shard_rows = rows if rows.dim() == 1 else rows[:, shard.spec.columns]
-        shard.state[: len(rows)].copy_(shard_rows.mul_(factor))
+        block, name = shard.spec.block, f"tables.optimizer.{shard.spec.table.name}"
+        # A state is no wider than its table.
+        at_most = max(1, PIECE_BYTES // (shard.spec.table.embedding_dim * shard.state.element_size()))
+        for start in range(0, block.num_rows, at_most):
+            rows = saved.read_rows(name, block.first_row + start, min(at_most, block.num_rows - start))
+            shard_rows = rows if rows.dim() == 1 else rows[:, shard.spec.columns]
+            shard.state[start : start + len(rows)].copy_(shard_rows.mul_(factor))
 
 
-def _fill_dense(optimizer: torch.optim.Optimizer, saved: _SavedState) -> None:
+def _fill_dense(optimizer: torch.optim.Optimizer, saved: SavedState) -> None:
     """Load the dense optimizer's state. Learning rates stay: they follow the schedule of this run."""
     prefix = "dense_optimizer.state."
     state: dict[int, dict[str, torch.Tensor]] = {}
@@ -130,7 +133,7 @@ def _fill_dense(optimizer: torch.optim.Optimizer, saved: _SavedState) -> None:
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
-def _fill_reduction(reduction: VarianceReduction, saved: _SavedState) -> None:
+def _fill_reduction(reduction: VarianceReduction, saved: SavedState) -> None:
     """Load variances and factors; they stay as they are where the earlier run had none."""
     prefix = "variance_reduction."
     state = reduction.state_dict()
