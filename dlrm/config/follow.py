@@ -3,15 +3,12 @@
 import json
 from collections.abc import Mapping
 from functools import reduce
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from dlrm.config.base import FALSE_IS_NULL, MAX_SECONDS, Config
 from dlrm.config.errors import invalid
-
-if TYPE_CHECKING:
-    from dlrm.config.job import JobSpec
 
 
 class FollowConfig(Config):
@@ -33,8 +30,8 @@ class FollowConfig(Config):
 
 ENDLESS_SCHEDULE: dict[str, Any] = {"decay": "constant", "warmup_fraction": 0.0}
 """Settings of the dense learning rate over a run without a known end."""
-_KNOWN_END = "is of a run whose end is known, and data.follow has none"
 _ENDLESS: dict[str, Any] = {
+    "preset": None,
     "data.eval": None,
     "batch.schedule": [],
     "batch.growth": None,
@@ -51,24 +48,11 @@ _ENDLESS: dict[str, Any] = {
 """Settings of shares of a run and of constant evaluation rows, by dotted path."""
 
 
-def check_followed(job: "JobSpec") -> None:
-    """Raise an error for the first setting that means nothing without a known end, or without all rows, if
-    `data.follow` is set."""
-    if job.data.follow is None:
-        return
-    if job.preset is not None:
-        raise invalid("preset", _KNOWN_END, "null")
+def check_endless(job: BaseModel) -> None:
+    """Raise an error for the first setting of a job that means nothing without a known end."""
     for path, value in _ENDLESS.items():
         if reduce(getattr, path.split("."), job) != value:
-            raise invalid(path, _KNOWN_END, json.dumps(value))
-    if job.dense_optimizer.schedule.follows_gain:
-        message = f"{job.dense_optimizer.schedule.scaling} counts steps by their share of a run without a known end"
-        raise invalid("dense_optimizer.schedule.scaling", message, "another scaling")
-    if any(task.given is not None for task in job.model.tasks or ()):
-        message = "a task that is given another one counts the known labels of all rows, and data.follow never has them"
-        raise invalid("model.tasks", message, "tasks without given")
-    if job.resources.node_range[-1] > 1:
-        raise invalid("resources.nodes", "data.follow prepares its files on one machine", "1")
+            raise invalid(path, "is of a run whose end is known, and data.follow has none", json.dumps(value))
 
 
 def fill_endless(document: Mapping[str, Any]) -> dict[str, Any]:

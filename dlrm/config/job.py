@@ -15,7 +15,7 @@ from dlrm.config.batch import MAX_BATCH, BatchConfig, BatchSpec
 from dlrm.config.data import TABLE_FORMATS, DataConfig, Hashing
 from dlrm.config.dense_averaging import DenseAveragingConfig
 from dlrm.config.errors import ConfigError, invalid, parse_document
-from dlrm.config.follow import check_followed, fill_endless
+from dlrm.config.follow import check_endless, fill_endless
 from dlrm.config.messages import format_count
 from dlrm.config.model import NORMALIZED, SETTINGS, ModelConfig, ModelSpec
 from dlrm.config.moments import MAX_GROUPS, MomentsConfig, VarianceReductionConfig
@@ -143,7 +143,18 @@ class JobSpec(Config):
 
     @model_validator(mode="after")
     def _check_follow(self) -> Self:
-        check_followed(self)
+        if self.data.follow is None:
+            return self
+        check_endless(self)
+        schedule = self.dense_optimizer.schedule
+        if schedule.follows_gain:
+            message = f"{schedule.scaling} counts steps by their share of a run, and data.follow has no end"
+            raise invalid("dense_optimizer.schedule.scaling", message, "another scaling")
+        if any(task.given is not None for task in self.model.tasks or ()):
+            message = "a task that is given another one counts the labels of all rows, and data.follow never has them"
+            raise invalid("model.tasks", message, "tasks without given")
+        if self.resources.node_range[-1] > 1:
+            raise invalid("resources.nodes", "data.follow prepares its files on one machine", "1")
         return self
 
     @model_validator(mode="after")
@@ -221,7 +232,8 @@ class JobSpec(Config):
 
     @model_validator(mode="after")
     def _check_resident_memory(self) -> Self:
-        check_resident_memory(self)
+        has_average = self.averaging is not None
+        check_resident_memory(self.sharding, self.data, self.run, self.resources, has_average=has_average)
         return self
 
     @model_validator(mode="after")
