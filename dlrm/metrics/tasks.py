@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlrm.config import TaskConfig, find_parents
-from dlrm.data.filled_zeros import count_known_shares, weigh_filled_zeros
 from dlrm.metrics.binary import compute_binary_metrics
+from dlrm.metrics.filled_zeros import count_known_shares, weigh_filled_zeros
 from dlrm.metrics.ranking import Vector
 
 _BINARY, _REGRESSION = ("num_rows", "auc", "log_loss", "calibration"), ("num_rows", "rmse", "mae")
@@ -20,8 +20,8 @@ def compute_task_metrics(
     binary one, root mean squared and mean absolute error of regression, and the number of rows.
 
     labels, scores: [n, T], labels NaN where missing, scores of binary tasks their logits. weights: [n]. A metric of
-    rows without any weight is None. Zeros of a task that is given another one count as `dlrm.data.filled_zeros` says,
-    by the share of known labels in these rows.
+    rows without any weight is None. Zeros of a task that is given another one count by the share of known labels in
+    these rows, see `dlrm.metrics.filled_zeros`.
     """
     parents = find_parents(tasks)
     of_labels = weigh_filled_zeros(labels, parents, count_known_shares(labels, parents))

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from dlrm.config import ModelConfig, TaskConfig, find_parents
-from dlrm.data.filled_zeros import count_known_shares
+from dlrm.metrics.filled_zeros import count_known_shares
 from dlrm.model.mlp import Linear, Perceptron, make_bottom
 from dlrm.model.sequences import Sequences
 from dlrm.model.task_loss import TaskLoss, make_loss

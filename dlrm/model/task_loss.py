@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from dlrm.config import TaskConfig, TaskSharingConfig, find_parents
-from dlrm.data.filled_zeros import weigh_filled_zeros
+from dlrm.metrics.filled_zeros import weigh_filled_zeros
 from dlrm.model.norm import Offsets
 
 
@@ -25,7 +25,7 @@ class TaskLoss(nn.Module):
     loss_t is the log-loss, or (y - z)^2 / 2 in regression, whose prediction is the logit z itself. With trained
     uncertainties it is exp(-s_t) loss_t + s_t / 2, s_t the logarithm of a variance, which begins at 0 (Kendall et al.
     2018, arXiv 1705.07115, eq. 7 and 10). Zeros of conditional tasks
-    are weighted by `dlrm.data.filled_zeros`.
+    are weighted by `dlrm.metrics.filled_zeros`.
     """
 
     weights: torch.Tensor

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from dlrm.config import ModelConfig, TaskConfig, TaskSharingConfig, find_parents
-from dlrm.data.filled_zeros import count_known_shares
 from dlrm.data.rows import Rows, make_single_id_bags
 from dlrm.data.task_labels import TaskLabels
+from dlrm.metrics.filled_zeros import count_known_shares
 from dlrm.metrics.tasks import compute_task_metrics
 from dlrm.model import make_dense_part, set_known_shares
 from dlrm.model.task_loss import TaskLoss
