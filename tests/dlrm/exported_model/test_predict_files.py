@@ -378,7 +378,10 @@ def test_scores_as_lines_are_those_of_the_file(made: Made, predict: Predict, tmp
 
 def test_progress_is_reported_as_json_and_the_last_line_is_the_result(made: Made, predict: Predict, tmp_path: Path):
     ran = predict(made.path, made.rows, "--output", tmp_path / "scores.csv")
-    assert [line["kind"] for line in ran.out] == ["progress", "result"]
+    *progress, last = [line["kind"] for line in ran.out]
+    assert last == "result"
+    # A slow machine reports more than once.
+    assert set(progress) == {"progress"}
     assert ran.result["num_rows"] == 300
     assert ran.result["peak_memory_bytes"] > 1 << 20
 
