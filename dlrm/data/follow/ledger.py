@@ -32,9 +32,9 @@ class TakenFile(Record):
     name: str
     num_bytes: int
     modified_ns: int
-    num_rows: int = 0
+    num_rows: int
     """Number of good rows."""
-    num_bad_rows: int = 0
+    num_bad_rows: int
 
     def is_same(self, file: DataFile) -> bool:
         """Whether the file is as it was."""
@@ -103,6 +103,11 @@ class Ledger(Record):
     def waiting_files(self) -> Sequence[TakenFile]:
         """Files whose rows wait for a window to be full."""
         return self.files[self.num_files_in_pieces :]
+
+    @property
+    def num_waiting_rows(self) -> int:
+        """Number of rows that were read and are in no piece."""
+        return sum(file.num_rows for file in self.files) - self.num_rows
 
     def get_log(self, directory: Path) -> GrowingLog:
         """Return how far the files have come.

@@ -15,7 +15,7 @@ from dlrm.data.encode.encoders import Encoders
 from dlrm.data.errors import DataError
 from dlrm.data.follow.arrivals import Arrivals, look
 from dlrm.data.follow.ledger import Ledger, TakenFile, get_piece_name
-from dlrm.data.follow.windows import WholeWindows, count_waiting_rows
+from dlrm.data.follow.windows import WholeWindows
 from dlrm.data.packed.open import open_encoders
 from dlrm.data.prepare.fingerprint import check_unchanged, compute_fingerprint
 from dlrm.data.prepare.prepare import prepare
@@ -116,6 +116,9 @@ class Follower:
         present = {file.name for file in arrivals.ready}
         self._refused = {name: entry for name, entry in self._refused.items() if name in present}
         for file in arrivals.ready:
+            if file.name in self._refused and self._refused[file.name][0] == file:
+                # It is as it was when it was refused. The files after it wait too.
+                return ledger
             try:
                 ledger = self._read_file(ledger, file, late)
             except DataError as error:
@@ -123,7 +126,6 @@ class Follower:
                     # Another program moves or writes it: the next look shows what has become of it.
                     return ledger
                 self._refuse(ledger, file, error)
-                # The files after it wait too.
                 return ledger
             self._refused.pop(file.name, None)
             ledger = self._add_piece_if_full(ledger)
@@ -139,8 +141,6 @@ class Follower:
 
     def _read_file(self, ledger: Ledger, file: DataFile, late: Collection[str]) -> Ledger:
         """Parse a file, and note it as read. late: names of files that come late. Raises DataError."""
-        if file.name in self._refused and self._refused[file.name][0] == file:
-            raise self._refused[file.name][1]
         folder = ledger.get_file_folder(self.directory, len(ledger.files))
         part = folder.with_name(f"{folder.name}.part")
         shutil.rmtree(part, ignore_errors=True)
@@ -167,9 +167,7 @@ class Follower:
 
     def _add_piece_if_full(self, ledger: Ledger) -> Ledger:
         assert self.config.window_rows is not None, "rows are in order of time"
-        if ledger.is_complete:
-            return ledger
-        if count_waiting_rows(ledger.list_waiting_folders(self.directory)) < self.config.window_rows:
+        if ledger.is_complete or ledger.num_waiting_rows < self.config.window_rows:
             return ledger
         return self._add_piece(ledger, is_last=False)
 
@@ -177,7 +175,7 @@ class Follower:
         """Make a piece of the rows that fill no window, and end the log. Raises DataError for a file that is bad."""
         for _, error in self._refused.values():
             raise error
-        if count_waiting_rows(ledger.list_waiting_folders(self.directory)):
+        if ledger.num_waiting_rows:
             return self._add_piece(ledger, is_last=True)
         if not ledger.pieces:
             valid = "files with rows, or a longer data.follow.idle_minutes"
@@ -215,7 +213,7 @@ class Follower:
         read = f"{format_count(len(ledger.files), 'file')} read" if ledger.files else "none has come yet"
         unsettled = arrivals.num_unsettled
         more = f"; {format_count(unsettled, 'new file')} not complete yet" if unsettled else ""
-        if num_rows := count_waiting_rows(ledger.list_waiting_folders(self.directory)):
+        if num_rows := ledger.num_waiting_rows:
             more += f"; {format_count(num_rows, 'row')} of the last ones fill no window yet"
         if self._refused:
             more += f"; {', '.join(self._refused)} must be corrected or removed"

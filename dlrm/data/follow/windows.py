@@ -15,12 +15,6 @@ from dlrm.data.threads import Workers
 
 LEFT_OVER = "left-over"
 """Name of the folder of a piece with the parsed rows behind its last window."""
-PARTS = "part-*.arrow"
-
-
-def count_waiting_rows(folders: Sequence[Path]) -> int:
-    """Count the good rows of the parts in some folders."""
-    return sum(read_record(path).num_good_rows for folder in folders for path in folder.glob(PARTS))
 
 
 @dataclass(frozen=True)
@@ -44,7 +38,7 @@ class WholeWindows:
     ) -> StagedRows:
         """Stage the rows, see `stage`; files are read before."""
         directory.mkdir(exist_ok=True)
-        paths = [path for folder in self.folders for path in sorted(folder.glob(PARTS))]
+        paths = [path for folder in self.folders for path in sorted(folder.glob("part-*.arrow"))]
         parts = [Part(path, read_record(path), 0) for path in paths]
         num_rows = sum(part.record.num_good_rows for part in parts)
         assert config.window_rows is not None, "rows are in order of time"

@@ -164,6 +164,17 @@ def test_a_bad_file_is_waited_for_and_named_at_the_end(tmp_path: Path):
     assert after.pieces[0] == before.pieces[0]
 
 
+def test_a_bad_file_is_reported_once_however_often_it_is_looked_at(tmp_path: Path):
+    (tmp_path / "live").mkdir()
+    write_day(tmp_path / "live" / "day_0.csv", 0)
+    (tmp_path / "live" / "day_1.csv").write_text("y,w,x,a,b,c\n1,1,none,3,t1,c1\n")
+    events: list[ProgressEvent | NoteEvent] = []
+    follower = Follower(make_config(tmp_path / "live"), None, tmp_path / "prepared", None, 1, events.append)
+    for _ in range(3):
+        follower.prepare_next(batch_rows=512, num_trained=-1)
+    assert [event.name for event in events if isinstance(event, NoteEvent)] == ["files_read", "file_refused"]
+
+
 def test_a_first_file_that_is_bad_is_an_error_at_once(tmp_path: Path):
     (tmp_path / "live").mkdir()
     (tmp_path / "live" / "day_0.csv").write_text("y,w,x,a,b,c\n1,1,none,3,t1,c1\n")
