@@ -4,8 +4,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from dlrm.config.base import Config, fill_defaults, find_foreign_setting
-from dlrm.config.errors import invalid
+from dlrm.config.base import Config, fill_defaults, refuse_foreign_setting
 from dlrm.config.tasks import Width
 
 NO_FILES_OF_SEQUENCES = "each table that a sequence reads would have a bound of its own"
@@ -48,8 +47,5 @@ class AttentionConfig(Config):
 
     @model_validator(mode="after")
     def _check_settings(self) -> Self:
-        if foreign := find_foreign_setting(self, self.kind, _SETTINGS):
-            field, names = foreign
-            others = " or ".join(f'"{name}"' for name in names)
-            raise invalid(field, f"{self.kind} has no {field}", f"leave it out, or set kind to {others}")
+        refuse_foreign_setting(self, "kind", _SETTINGS)
         return self

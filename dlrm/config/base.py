@@ -5,6 +5,8 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from dlrm.config.errors import invalid
+
 Auto = Literal["auto"]
 """Value of a field that is decided once the rows are known (`dlrm.config.decide`)."""
 FALSE_IS_NULL = BeforeValidator(lambda value: None if value is False else value)
@@ -60,3 +62,15 @@ def find_foreign_setting(
         if getattr(component, field) is not None and field not in settings[kind]:
             return field, [name for name, of_kind in settings.items() if field in of_kind]
     return None
+
+
+def refuse_foreign_setting(component: BaseModel, kind_field: str, settings: Mapping[str, Mapping[str, Any]]) -> None:
+    """Raise an error for the first field that is set although this kind of component lacks it.
+
+    kind_field: field with the kind. settings: as for `find_foreign_setting`.
+    """
+    kind = getattr(component, kind_field)
+    if foreign := find_foreign_setting(component, kind, settings):
+        field, names = foreign
+        others = " or ".join(f'"{name}"' for name in names)
+        raise invalid(field, f"{kind} has no {field}", f"leave it out, or set {kind_field} to {others}")

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from dlrm.config.attention import AttentionConfig
-from dlrm.config.base import FALSE_IS_NULL, Auto, Config, fill_defaults, find_foreign_setting
+from dlrm.config.base import FALSE_IS_NULL, Auto, Config, fill_defaults, refuse_foreign_setting
 from dlrm.config.errors import invalid
 from dlrm.config.schema import MAX_FURTHER_LABELS
 from dlrm.config.tasks import TaskConfig, TaskSharingConfig, Width, check_tasks
@@ -106,13 +106,8 @@ class ModelSpec(Config):
 
     @model_validator(mode="after")
     def _check_settings(self) -> Self:
-        if self.architecture == "auto":
-            return self
-        if foreign := find_foreign_setting(self, self.architecture, SETTINGS):
-            field, names = foreign
-            others = " or ".join(f'"{name}"' for name in names)
-            valid = f"leave it out, or set architecture to {others}"
-            raise invalid(field, f"{self.architecture} has no {field}", valid)
+        if self.architecture != "auto":
+            refuse_foreign_setting(self, "architecture", SETTINGS)
         return self
 
     @model_validator(mode="after")

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
-from dlrm.config.base import FALSE_IS_NULL, Config, Positive, fill_defaults, find_foreign_setting
+from dlrm.config.base import FALSE_IS_NULL, Config, Positive, fill_defaults, refuse_foreign_setting
 from dlrm.config.errors import invalid
 from dlrm.config.schema import ColumnName, LabelColumn, LabelKind
 
@@ -69,10 +69,7 @@ class TaskSharingConfig(Config):
 
     @model_validator(mode="after")
     def _check_settings(self) -> Self:
-        if foreign := find_foreign_setting(self, self.method, _SETTINGS):
-            field, names = foreign
-            others = " or ".join(f'"{name}"' for name in names)
-            raise invalid(field, f"{self.method} has no {field}", f"leave it out, or set method to {others}")
+        refuse_foreign_setting(self, "method", _SETTINGS)
         return self
 
 
