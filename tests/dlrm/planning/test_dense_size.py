@@ -37,7 +37,7 @@ def test_the_dense_part_is_counted_as_it_is_built(architecture: str, num_dense: 
         *with_tasks,
     ):
         parameters = list(make_dense_part(config, num_dense, num_features, 0).parameters())
-        size = count_dense_size(config, num_dense, num_features)
+        size = count_dense_size(config, num_dense, [config.embedding_dim] * num_features)
         assert size.num_parameters == sum(parameter.numel() for parameter in parameters)
         matrices = Counter(tuple(reversed(parameter.shape)) for parameter in parameters if parameter.ndim == 2)
         assert Counter(size.matrices) == matrices
@@ -52,7 +52,7 @@ def test_operations_are_those_that_torch_counts(architecture: str):
     dense = torch.randn(num_rows, 13).requires_grad_()
     with without_cpu_operators(), FlopCounterMode(display=False) as counter:
         model(dense, pooled).sum().backward()
-    counted = count_flops(count_dense_size(config, 13, 26), num_rows)
+    counted = count_flops(count_dense_size(config, 13, [config.embedding_dim] * 26), num_rows)
     assert counter.get_total_flops() == pytest.approx(counted, rel=ELEMENTWISE.get(architecture, 0.01))
 
 
@@ -73,4 +73,4 @@ def test_the_activations_of_a_chunk_are_those_that_plain_torch_holds(architectur
 
     # Gradients of weights do not grow with the rows.
     by_row = (measure(384) - measure(256)) / 128
-    assert count_dense_size(config, 13, 26).num_at_peak == pytest.approx(by_row, rel=0.12)
+    assert count_dense_size(config, 13, [config.embedding_dim] * 26).num_at_peak == pytest.approx(by_row, rel=0.12)
