@@ -74,7 +74,6 @@ def count_dense_size(
         num_pooled=num_embeddings * model.embedding_dim,
         num_activations=num_activations,
         num_at_peak=sum(layer.num_outputs for layer in bottom)
-        + sum(layer.num_rows * layer.num_outputs for layer in widening)
         + attention.num_kept
         + max(in_top, interaction.num_at_peak, num_interacting * model.embedding_dim + attention.num_in_backward),
         matrices=tuple((layer.num_inputs, layer.num_outputs) for layer in layers),
