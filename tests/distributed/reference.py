@@ -183,7 +183,7 @@ class ReferenceModel:
 
     def pool(self, batch: GlobalBatch) -> torch.Tensor:
         """[B, F, D], the positions of sequences last."""
-        shape = len(batch.labels), max(table.shape[1] for table in self.tables.values())
+        shape = len(batch.labels), max((table.shape[1] for table in self.tables.values()), default=0)
         pooled = [torch.zeros(len(batch.labels), 0, shape[1], dtype=torch.float64)]
         features = list(zip(batch.bags.lengths, *batch.split_ids(), strict=True))
         for table, (lengths, ids, rows) in zip(self.tables.values(), features, strict=False):
