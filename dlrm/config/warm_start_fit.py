@@ -38,7 +38,7 @@ def find_warm_start_faults(
         and name not in ("tasks", "table_dims")
     ]
     faults += _find_task_faults(job.model.tasks, old_model.tasks)
-    faults += find_dim_faults(job.model.table_dims, old_model.table_dims)
+    faults += find_dim_faults(job.model.table_dims, old_model.table_dims, old_model.embedding_dim)
     faults += _find_data_faults(job.data, old_data)
     if job.run.warm_start is not None and job.run.warm_start.optimizer_state:
         faults += _find_optimizer_faults(job, identity)

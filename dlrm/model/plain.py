@@ -67,10 +67,10 @@ class PlainModel(nn.Module):
         return probabilities
 
     def pool(self, ids: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        """Look up and pool the embeddings [n, F, D], of ids and lengths as `forward` has them; D is the largest dimension
-        of a table, and narrower ones have zeros at the end.
+        """Look up and pool the embeddings [n, F, D], of ids and lengths as `forward` has them.
 
-        With sequences it returns [n, T + sum of L, D], their positions last.
+        D is the largest dimension of a table; narrower ones have zeros at the end. With sequences it returns [n, T +
+        sum of L, D], their positions last.
         """
         if not self.tables:
             return torch.empty(lengths.shape[1], 0, self._embedding_dim)

@@ -51,7 +51,11 @@ def test_a_rule_that_no_column_matches_is_refused():
 
 def test_a_model_to_start_from_keeps_its_dimensions():
     old = {"a": 8, "b": 16}
-    assert not find_dim_faults({"*": "auto"}, old)
-    assert not find_dim_faults({"a": 8}, old)
-    (fault,) = find_dim_faults({"a": 16}, old)
-    assert (fault.field, fault.valid) == ("model.table_dims.a", "8")
+    for fitting in (None, {"*": "auto"}, {"a": 8}, {"a*": 8, "b": 16}):
+        assert not find_dim_faults(fitting, old, 16)
+    for rules, name in (({"a": 16}, "'a'"), ({"*": 8}, "'b'"), ({"b": "auto"}, "'a'")):
+        (fault,) = find_dim_faults(rules, old, 16)
+        assert name in fault.message
+    assert not find_dim_faults({"*": "auto", "a": 16}, None, 16)
+    (fault,) = find_dim_faults({"a": 8}, None, 16)
+    assert fault.field == "model.table_dims.a"
