@@ -150,7 +150,7 @@ def evaluate(
 ) -> None:
     """Measure the quality of a trained model: AUC, log-loss, normalized entropy, calibration.
 
-    If run.group_by was set, also AUC and recall within groups.
+    If run.group_by was set, also AUC, recall and NDCG within groups.
 
     Without DATA, the model is measured on the rows that its own run held out:
 
