@@ -3,8 +3,7 @@
 `python -m benchmarks.sequences examples/movielens.toml --data movielens.parquet`: trains the job on one rank, in this
 process, with each use of its sequences, with one seed at each rate of the tables, and with two more at the better one.
 The last tenth of the training rows chooses the step that is kept. NDCG@10 is the mean over users with both labels among
-their evaluation rows: the ten best scored ones, with gains of 0 and 1. Every finished run is a line of JSON in
---results, and is not repeated.
+their evaluation rows, with gains of 0 and 1. Every finished run is a line of JSON in --results, and is not repeated.
 """
 
 import argparse
@@ -27,7 +26,8 @@ from dlrm.data.rows import RowSource
 from dlrm.exported_model.load import load_saved_model
 from dlrm.exported_model.score import score
 from dlrm.metrics.binary import auc, log_loss
-from dlrm.record import PreparedData, RunDirectory
+from dlrm.metrics.grouped import compute_grouped_metrics
+from dlrm.record import NDCG_AT, PreparedData, RunDirectory
 from dlrm.reporting.reporter import Reporter
 from dlrm.train.context import RunContext
 from dlrm.train.run import run
@@ -50,17 +50,11 @@ METHODS: dict[str, dict[str, Any] | str] = {
 MAX_BYTES = 1 << 31
 
 
-def compute_ndcg(labels: NDArray[np.float32], scores: NDArray[np.float64], groups: NDArray[np.int64]) -> float:
+def compute_ndcg(labels: NDArray[np.float32], scores: NDArray[np.float64], groups: NDArray[np.int64]) -> float | None:
     """Compute the mean NDCG@10 of the groups with both labels."""
-    found: list[float] = []
-    for group in np.unique(groups):
-        own = groups == group
-        gains = labels[own][np.argsort(-scores[own], kind="stable")][:BEST]
-        ideal = np.sort(labels[own])[::-1][:BEST]
-        if 0 < labels[own].sum() < own.sum():
-            discounts = 1 / np.log2(np.arange(len(gains)) + 2)
-            found.append(float((gains * discounts).sum() / (ideal * discounts).sum()))
-    return statistics.mean(found)
+    with_both = np.intersect1d(groups[labels == 1], groups[labels == 0])
+    chosen = np.where(np.isin(groups, with_both), groups, -1)
+    return compute_grouped_metrics(labels, scores, None, chosen, [BEST])[f"{NDCG_AT}{BEST}"]
 
 
 def measure(source: RowSource, logits: NDArray[np.float64]) -> dict[str, float | None]:

@@ -150,7 +150,7 @@ def evaluate(
 ) -> None:
     """Measure the quality of a trained model: AUC, log-loss, normalized entropy, calibration.
 
-    If run.group_by was set, also AUC and recall within groups.
+    If run.group_by was set, also AUC, recall and NDCG within groups.
 
     Without DATA, the model is measured on the rows that its own run held out:
 
@@ -229,9 +229,9 @@ def export(
 
         dlrm export runs/demo-20260101-120000 --to-hub demo-hub
 
-    Nothing is uploaded. README.md names no license: that is for you to add. It,
-    MODEL_CARD.md and config.json hold the whole job: paths of its rows, prepared
-    rows and warm start, its labels and the addresses of its trackers.
+    Nothing is uploaded. README.md names no license: that is for you to add. Paths,
+    labels, trackers and launcher of the job are left out; names of columns and
+    files stay, and encoders/ has values of its rows.
 
     The metrics are from the evaluation after that step; if the run made none, the
     model is measured now, on the rows that the run held out. Reading a checkpoint
@@ -261,9 +261,8 @@ def export(
     print_result(result, make_result_table(result), as_json=as_json)
     if to_hub is not None:
         say(
-            "before you publish it: README.md, MODEL_CARD.md and config.json hold the whole job, with the paths of its "
-            "rows, prepared rows and warm start, its labels and the addresses of its trackers; encoders/ has values of "
-            "its rows"
+            "before you publish it: paths, labels, trackers and launcher of the job are left out; names of columns and "
+            "files are in README.md, MODEL_CARD.md and config.json, and encoders/ has values of its rows"
         )
 
 

@@ -31,7 +31,7 @@ def print_report(console: Console, report: Report) -> None:
     if report["categorical"]:
         print_section(console, "categorical columns", _make_categorical_table(report["categorical"]))
         heading = f"tables: rows by min_count, {format_total_size(report)}"
-        print_section(console, heading, _make_sizes_table(report), *_list_hashes(report))
+        print_section(console, heading, _make_sizes_table(report), *_list_targets(report), *_list_hashes(report))
     print_section(console, "warnings", *(format_warnings(report) or ["none"]))
 
 
@@ -103,9 +103,20 @@ def _make_sizes_table(report: Report) -> Table:
     counts = ["rows" if size["min_count"] is None else str(size["min_count"]) for size in columns[0]["tables"]]
     table = make_table("column", *counts, "bytes", collapse_padding=True)
     for column in columns:
+        if column["target"] is not None:
+            continue
         rows = [f"{entry['num_rows']:,}" for entry in column["tables"]]
         table.add_row(cell(column["name"]), *rows, format_size(get_table_bytes(column, report["min_count"])))
     return table
+
+
+def _list_targets(report: Report) -> list[Text]:
+    """List the columns of sequences, a line each with the column whose table they read."""
+    return [
+        cell(f"{column['name']}: read from the table of {column['target']}")
+        for column in report["categorical"]
+        if column["target"] is not None
+    ]
 
 
 def _list_hashes(report: Report) -> list[Text]:
@@ -127,8 +138,12 @@ def format_rows_heading(table: Report) -> str:
 
 
 def get_table_bytes(column: Report, min_count: int) -> int:
-    """Return the bytes of a column's embedding table: the existing one, or the one that the job's `min_count` gives."""
-    return next(table["num_bytes"] for table in column["tables"] if table["min_count"] in (None, min_count))
+    """Return the bytes of a column's embedding table: the existing one, or the one that the job's `min_count` gives.
+
+    A column of sequences has none, and 0 bytes.
+    """
+    sizes = [table["num_bytes"] for table in column["tables"] if table["min_count"] in (None, min_count)]
+    return 0 if column["target"] is not None else sizes[0]
 
 
 def format_total_size(report: Report) -> str:

@@ -2,7 +2,7 @@
 
 # pyright: reportUnusedImport=false
 
-from dlrm.config.attention import NO_FILES_OF_SEQUENCES, NOT_PRECONDITIONED, AttentionConfig
+from dlrm.config.attention import NO_FILES_OF_SEQUENCES, NO_SEQUENCES, NOT_PRECONDITIONED, AttentionConfig
 from dlrm.config.augmentation import AugmentationConfig
 from dlrm.config.autowu import AutoWarmupConfig
 from dlrm.config.batch import MAX_BATCH, BatchConfig, BatchGrowth, shorten_sizes

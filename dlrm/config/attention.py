@@ -10,6 +10,8 @@ from dlrm.config.tasks import Width
 NO_FILES_OF_SEQUENCES = "each table that a sequence reads would have a bound of its own"
 NOT_PRECONDITIONED = "has factors of linear layers over one row of a sample, and attention is over many"
 """Fault of a preconditioner, for messages."""
+NO_SEQUENCES = "is over sequences, and the rows have none", "null, or a column of data.schema with a sequence"
+"""Fault of an attention without any sequence, and what would be valid, for messages."""
 AttentionKind = Literal["din", "transformer", "hstu"]
 
 _SETTINGS: dict[str, dict[str, Any]] = {

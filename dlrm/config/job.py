@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import Field, StringConstraints, model_validator
 
-from dlrm.config.attention import NOT_PRECONDITIONED
+from dlrm.config.attention import NO_SEQUENCES, NOT_PRECONDITIONED
 from dlrm.config.augmentation import AugmentationConfig
 from dlrm.config.base import FALSE_IS_NULL, MAX_SECONDS, Config
 from dlrm.config.batch import MAX_BATCH, BatchConfig, BatchSpec
@@ -268,6 +268,14 @@ class JobSpec(Config):
             raise invalid("preconditioner", message, f"null, or model.architecture {others}")
         if self.preconditioner is not None and self.data.is_raw and self.data.raw_schema.target_numbers:
             raise invalid("preconditioner", NOT_PRECONDITIONED, "null, or data.schema without sequences")
+        return self
+
+    @model_validator(mode="after")
+    def _check_attention(self) -> Self:
+        # Packed rows say themselves whether they have sequences.
+        has_sequences = self.data.format == "packed" or (self.data.is_raw and self.data.raw_schema.target_numbers)
+        if self.model.attention is not None and not has_sequences:
+            raise invalid("model.attention", *NO_SEQUENCES)
         return self
 
     @model_validator(mode="after")

@@ -91,8 +91,8 @@ class ModelSpec(Config):
     wukong_width: int | None = Field(default=None, ge=1, le=65536)
     """Number of hidden units of the perceptron over those products in wukong; default 256."""
     attention: AttentionConfig | None = None
-    """Attention over the columns of data.schema that have a `sequence`; null: din with its defaults. Not used without
-    such columns."""
+    """Attention over the columns of data.schema that have a `sequence`; null: din with its defaults, if there are any.
+    Refused without such columns."""
     tasks: Annotated[
         Annotated[list[TaskConfig], Field(min_length=1, max_length=1 + MAX_FURTHER_LABELS)] | None, FALSE_IS_NULL
     ] = None

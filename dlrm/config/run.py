@@ -91,8 +91,9 @@ class RunSpec(Config):
     measured too: the AUC of each group with both labels, averaged by their numbers of rows (GAUC, Zhu et al. 2017,
     arXiv 1703.02091). null or false: no groups."""
     recall_at: Annotated[Annotated[list[Rank], Field(min_length=1, max_length=20)] | None, FALSE_IS_NULL] = None
-    """Numbers k of rows, the best-scored of each group: recall@k is the share of the group's positives among them, in
-    the mean over groups with a positive. null or false: none."""
+    """Numbers k of rows, the best-scored of each group. recall@k is the share of the group's positives among them, and
+    NDCG@k their discounted gain by the largest possible one, both in the mean over groups with a positive. null or
+    false: none."""
     reset_tables_each_epoch: bool = False
     """Whether every epoch but the first begins with newly drawn tables and without their optimizer state, while the
     dense parameters go on, so that the model does not learn its training rows by heart (MEDA, Liu et al. 2023, arXiv

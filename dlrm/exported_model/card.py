@@ -20,6 +20,8 @@ from dlrm.exported_model.card_metrics import format_code, format_table, render_m
 from dlrm.exported_model.layout import SavedConfig
 from dlrm.record import EvaluationSource
 
+PROVENANCE = "Where it was made"
+"""Title of the last section, of all private facts: paths, labels and addresses."""
 MAX_SHOWN = 40
 """Largest number of files, and of columns, that the card lists."""
 
@@ -36,6 +38,7 @@ def render_model_card(config: SavedConfig, dataset: Dataset, metrics: Mapping[st
         "Columns": _render_columns(config, dataset.encoders),
         "Training": _render_training(config, metrics),
         "Limits": _render_limits(config, dataset.encoders),
+        PROVENANCE: _render_provenance(config, dataset),
     }
     parts = [f"## {title}\n\n{text}" if title else text for title, text in sections.items()]
     return "\n\n".join([f"# {name}", *parts]) + "\n"
@@ -117,13 +120,40 @@ def _render_data(config: SavedConfig, dataset: Dataset) -> str:
     prepared_at = (dataset.directory / META).stat().st_mtime
     facts |= {
         "bad rows": f"{num_bad_rows:,} left out",
-        "prepared": f"{_format_time(prepared_at)}, in {format_code(config.packed.directory)}",
+        "prepared": _format_time(prepared_at),
         "checksum of the rows": format_code(config.packed.checksum),
     }
-    facts |= {f"version of {format_code(name)}": version for name, version in meta.tables.items()}
-    files = meta.sources if dataset.growing is None else [*reversed(dataset.growing.files)]
-    order = "Files" if dataset.growing is None else "Files, the last one first"
-    return f"{format_table(('', ''), list(facts.items()))}\n\n{order}:\n\n{_list_files(files)}"
+    return format_table(("", ""), list(facts.items()))
+
+
+def _render_provenance(config: SavedConfig, dataset: Dataset) -> str:
+    """Render what is private: places of files and of models, and the whole job."""
+    facts: dict[str, str] = {}
+    if config.packed is not None:
+        facts["prepared rows"] = format_code(config.packed.directory)
+    if (warm_start := config.training["run"]["warm_start"]) is not None:
+        facts["warm start"] = f"from {format_code(str(warm_start['from']))}"
+    files = ""
+    if config.packed is not None and dataset.directory is not None:
+        meta, growing = read_meta(dataset.directory), dataset.growing
+        facts |= {f"version of {format_code(name)}": version for name, version in meta.tables.items()}
+        names = meta.sources if growing is None else [*reversed(growing.files)]
+        files = f"{'Files' if growing is None else 'Files, the last one first'}:\n\n{_list_files(names)}"
+    parts = [
+        "This section holds paths, labels and addresses; `dlrm export --to-hub` leaves them out.",
+        format_table(("", ""), list(facts.items())) if facts else "",
+        files,
+        "The job with all defaults filled in; `dlrm train` accepts it as a file:",
+        render_document(config),
+    ]
+    return "\n\n".join(filter(None, parts))
+
+
+def render_document(config: SavedConfig) -> str:
+    """Render the job document as a block of JSON."""
+    document = {**config.training, "model": config.model.model_dump(mode="json")}
+    document["data"] = config.data.model_dump(mode="json")
+    return f"```json\n{json.dumps(document, indent=2)}\n```"
 
 
 def describe_held_out(config: SavedConfig) -> str:
@@ -187,7 +217,7 @@ def _describe_use(column: CategoricalColumn, vocabulary: Vocabulary) -> str:
 
 def _render_training(config: SavedConfig, metrics: Mapping[str, float | None]) -> str:
     warm_start = config.training["run"]["warm_start"]
-    start = "from random weights" if warm_start is None else f"from {format_code(str(warm_start['from']))}"
+    start = "from random weights" if warm_start is None else "from another model"
     averaging = config.training.get("averaging")
     average = ""
     if averaging is not None:
@@ -198,13 +228,7 @@ def _render_training(config: SavedConfig, metrics: Mapping[str, float | None]) -
     versions = ", ".join(f"{name} {version}" for name, version in config.versions.items())
     num_samples = metrics.get("num_samples")
     samples = "" if num_samples is None else f", over {num_samples:,.0f} samples"
-    document = {**config.training, "model": config.model.model_dump(mode="json")}
-    document["data"] = config.data.model_dump(mode="json")
-    return (
-        f"Exported {_format_time(config.exported_at)}. Trained {start}{samples}, with {versions}.{average}\n\n"
-        "The job with all defaults filled in; `dlrm train` accepts it as a file:\n\n"
-        f"```json\n{json.dumps(document, indent=2)}\n```"
-    )
+    return f"Exported {_format_time(config.exported_at)}. Trained {start}{samples}, with {versions}.{average}"
 
 
 def _render_limits(config: SavedConfig, encoders: Encoders | None) -> str:

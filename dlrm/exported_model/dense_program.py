@@ -2,6 +2,7 @@
 
 import logging
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -14,24 +15,43 @@ TOLERANCE = 1e-5
 _FIELD = "--export-dense"
 
 
-def export_dense_part(part: nn.Module, dense: torch.Tensor, pooled: torch.Tensor, path: Path) -> float:
+class _NamedOutputs(nn.Module):
+    """A dense part whose logits [n, T] of T tasks are T outputs [n], by the name of the task."""
+
+    def __init__(self, part: nn.Module, tasks: Sequence[str]) -> None:
+        super().__init__()
+        self.part, self.tasks = part, tuple(tasks)
+
+    def forward(self, dense: torch.Tensor, pooled: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Map dense [n, N] and pooled embeddings [n, F, D] to logits [n] by task."""
+        return dict(zip(self.tasks, self.part(dense, pooled).unbind(1), strict=True))
+
+
+def export_dense_part(
+    part: nn.Module, tasks: Sequence[str], dense: torch.Tensor, pooled: torch.Tensor, path: Path
+) -> float:
     """Write the dense part to `path`, a program of `torch.export` (.pt2) or ONNX (.onnx); return how far it is off.
 
-    The program maps dense [n, N] and pooled embeddings [n, F, D] of any n to logits [n]. The inputs, of two rows or
-    more, are what it is compared on: the largest difference of a logit z is returned in units of 1 + |z|. Raises
-    DataError if ONNX is not installed, and if it is off by more than TOLERANCE.
+    The program maps dense [n, N] and pooled embeddings [n, F, D] of any n to logits [n]. Several tasks have one output
+    each, by its name: the program then returns a dict. The inputs, of two rows or more, are what it is compared on: the
+    largest difference of a logit z is returned in units of 1 + |z|. tasks: names; empty for one label. Raises DataError
+    if ONNX is not installed, and if it is off by more than TOLERANCE.
     """
+    names = list(tasks) if len(tasks) > 1 else ["logits"]
     rows = {0: torch.export.Dim("rows")}
     with torch.no_grad(), warnings.catch_warnings():
         # torch warns of its own use of what it has deprecated.
         warnings.simplefilter("ignore", FutureWarning)
-        expected = part(dense, pooled)
-        program = torch.export.export(part, (dense, pooled), dynamic_shapes=(rows, rows))
+        expected = part(dense, pooled).view(len(dense), -1)  # [n, T]
+        named = part if len(tasks) < 2 else _NamedOutputs(part, tasks)
+        program = torch.export.export(named, (dense, pooled), dynamic_shapes=(rows, rows))
         if path.suffix == ".pt2":
             torch.export.save(program, path)
-            found = torch.export.load(path).module()(dense, pooled)
+            outputs = torch.export.load(path).module()(dense, pooled)
+            found = [outputs] if len(tasks) < 2 else [outputs[name] for name in names]
         else:
-            found = _write_onnx(program, dense, pooled, path)
+            found = _write_onnx(program, names, dense, pooled, path)
+    found = torch.stack(found, dim=1)
     difference = ((found - expected).abs() / (1 + expected.abs())).max().item()
     if not difference <= TOLERANCE:
         message = f"its logits differ by {difference:.1e} from those of the model"
@@ -40,9 +60,9 @@ def export_dense_part(part: nn.Module, dense: torch.Tensor, pooled: torch.Tensor
 
 
 def _write_onnx(
-    program: torch.export.ExportedProgram, dense: torch.Tensor, pooled: torch.Tensor, path: Path
-) -> torch.Tensor:
-    """Write ONNX, and return the logits that its reference implementation computes."""
+    program: torch.export.ExportedProgram, outputs: Sequence[str], dense: torch.Tensor, pooled: torch.Tensor, path: Path
+) -> list[torch.Tensor]:
+    """Write ONNX, and return the outputs that its reference implementation computes."""
     try:
         import onnxscript  # noqa: F401  # pyright: ignore[reportMissingImports, reportUnusedImport]
         from onnx.reference import ReferenceEvaluator  # pyright: ignore[reportMissingImports]
@@ -52,8 +72,8 @@ def _write_onnx(
     # It warns of packages that it does without.
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     names = ["dense", "pooled"]
-    onnx_program = torch.onnx.export(program, input_names=names, output_names=["logits"], verbose=False)
+    onnx_program = torch.onnx.export(program, input_names=names, output_names=outputs, verbose=False)
     assert onnx_program is not None, "the exporter of exported programs returns one"
     onnx_program.save(path)
     inputs = dict(zip(names, (dense.numpy(), pooled.numpy()), strict=True))
-    return torch.from_numpy(ReferenceEvaluator(str(path)).run(None, inputs)[0])
+    return [torch.from_numpy(output) for output in ReferenceEvaluator(str(path)).run(list(outputs), inputs)]

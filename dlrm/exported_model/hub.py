@@ -1,7 +1,8 @@
 """A model as a directory for the Hugging Face Hub: the files of the model, and its card as README.md.
 
 The card begins with metadata in YAML, from which the Hub makes the page of a model and finds it. Its fields are
-fields of `ModelCardData` in huggingface_hub. The license is left to whoever publishes the model.
+fields of `ModelCardData` in huggingface_hub. The license is left to whoever publishes the model. Settings and cards are
+without what is private, see `dlrm.exported_model.published`.
 """
 
 import json
@@ -14,36 +15,45 @@ from dlrm.exported_model.card import describe_held_out
 from dlrm.exported_model.card_metrics import METRICS_SHOWN
 from dlrm.exported_model.export import ExportError
 from dlrm.exported_model.layout import CARD, CONFIG, ENCODERS, HUB_CARD, METRICS, WEIGHTS, SavedConfig
-from dlrm.exported_model.load import check_files
+from dlrm.exported_model.load import ModelError, check_files
+from dlrm.exported_model.published import PrivateCardError, make_public_card, make_public_config
 from dlrm.exported_model.write_whole import write_whole
+from dlrm.record import NUM_GROUPED_ROWS, describe_further_figures
 
 _TASK = "tabular-classification"
 _TAGS = ("click-through-rate", "recommendation")
 _TYPES = {"auc": "roc_auc"}
 """Names that the Hub has for metrics with another name here."""
+_COUNTS = ("num_rows", NUM_GROUPED_ROWS)
 
 
 def write_hub_directory(model: Path, directory: Path) -> tuple[SavedConfig, dict[str, float | None]]:
     """Write the directory for the Hub, whole or not at all; return the settings and the metrics of the model.
 
     It is a model directory like `model`, so that everything that reads a model reads it. Raises ModelError if `model`
-    is none, and ExportError if the directory cannot be written.
+    is none, or its card names private places, and ExportError if the directory cannot be written.
     """
     check_files(model)
     config = SavedConfig.model_validate_json((model / CONFIG).read_bytes())
     metrics = json.loads((model / METRICS).read_bytes())
-    card = (model / CARD).read_text()
+    public = make_public_config(config)
+    try:
+        card = make_public_card((model / CARD).read_text(), config)
+    except PrivateCardError as error:
+        message = f"{model / CARD}: names {error}, which is private"
+        raise ModelError(f"{message} (valid: a card without it; the file may be edited)") from None
     try:
         with write_whole(directory) as part:
-            for name in (WEIGHTS, CONFIG, METRICS):
+            (part / CONFIG).write_text(public.model_dump_json(indent=1))
+            for name in (WEIGHTS, METRICS):
                 shutil.copyfile(model / name, part / name)
             if (model / ENCODERS).is_dir():
                 shutil.copytree(model / ENCODERS, part / ENCODERS, copy_function=shutil.copyfile)
             (part / CARD).write_text(card)
-            (part / HUB_CARD).write_text(f"{_render_metadata(config, metrics)}\n{card}")
+            (part / HUB_CARD).write_text(f"{_render_metadata(public, metrics)}\n{card}")
     except OSError as error:
         raise ExportError(f"{directory}: the model cannot be written: {error}") from error
-    return config, metrics
+    return public, metrics
 
 
 def _render_metadata(config: SavedConfig, metrics: Mapping[str, float | None]) -> str:
@@ -53,10 +63,11 @@ def _render_metadata(config: SavedConfig, metrics: Mapping[str, float | None]) -
         "pipeline_tag": _TASK,
         "tags": [*dict.fromkeys(("dlrm", config.model.architecture, *_TAGS))],
     }
+    shown = METRICS_SHOWN | describe_further_figures(metrics)
     measured = [
-        {"type": _TYPES.get(name, name), "name": words, "value": metrics[name]}
-        for name, words in METRICS_SHOWN.items()
-        if metrics.get(name) is not None
+        {"type": _name_type(name), "name": words, "value": metrics[name]}
+        for name, words in shown.items()
+        if metrics.get(name) is not None and not name.endswith(_COUNTS)
     ]
     if measured:
         name = f"held-out rows ({describe_held_out(config)})"
@@ -66,3 +77,9 @@ def _render_metadata(config: SavedConfig, metrics: Mapping[str, float | None]) -
         result = {"task": {"type": _TASK}, "dataset": rows, "metrics": measured}
         fields["model-index"] = [{"name": config.training["name"], "results": [result]}]
     return "\n".join(["---", *(f"{name}: {json.dumps(value)}" for name, value in fields.items()), "---", ""])
+
+
+def _name_type(name: str) -> str:
+    """Return the type of a metric, the same for every task."""
+    figure = name.rpartition(".")[2]
+    return _TYPES.get(figure, figure)

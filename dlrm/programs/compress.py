@@ -135,7 +135,8 @@ def _export_dense(model: SavedModel, sample: Rows, path: Path) -> float:
     dense, ids, lengths = (torch.from_numpy(array) for array in (rows.dense, rows.ids.values, rows.ids.lengths))
     pooled = model.module.pool(ids, lengths)
     # Twice, since a program of any number of rows cannot be made from an example of one.
-    return export_dense_part(model.module.dense, dense.repeat(2, 1), pooled.repeat(2, 1, 1), path)
+    dense, pooled = dense.repeat(2, 1), pooled.repeat(2, 1, 1)
+    return export_dense_part(model.module.dense, model.tasks, dense, pooled, path)
 
 
 def _write(

@@ -171,6 +171,9 @@ def _open_held_out(model: SavedModel) -> RowSource:
     if model.config.data.follow is not None:
         message = "its run held out no rows: it measured each file before it was trained on"
         raise DataError(message, field="DATA", valid="name the files to measure it on")
+    if packed is None and model.config.data.format != "synthetic":
+        message = "a published model does not say where the rows are that its run held out"
+        raise DataError(message, field="DATA", valid="name the files to measure it on")
     if packed is None:
         return open_data(model.config.data, data_roots=None, prepared=None).evaluation
     directory, valid = Path(packed.directory), "name the files to measure it on"

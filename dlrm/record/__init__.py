@@ -90,10 +90,12 @@ from dlrm.record.files import (
 from dlrm.record.forecast import LossForecast, forecast_log_loss
 from dlrm.record.lock import RunInUseError, hold_run_lock
 from dlrm.record.metrics import (
+    FIGURES_AT,
     GROUPED_AUC,
     LOGISTIC_REGRESSION,
     MAX_STANDARD_ERROR,
     MIN_STEPS_OF_RUN,
+    NDCG_AT,
     NUM_GROUPED_ROWS,
     RECALIBRATION_FIGURES,
     RECALL_AT,

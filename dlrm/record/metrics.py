@@ -25,9 +25,11 @@ YARDSTICKS = {
     "hist_gradient_boosting": "scikit-learn's trees",
 }
 """Simple models by the name that their metrics begin with, and what they are called."""
-GROUPED_AUC, NUM_GROUPED_ROWS, RECALL_AT = "grouped_auc", "num_grouped_rows", "recall_at_"
-"""Metrics that `run.group_by` adds: the mean AUC within groups, the number of rows of these groups, and the beginning
-of the names of recall at k."""
+GROUPED_AUC, NUM_GROUPED_ROWS, RECALL_AT, NDCG_AT = "grouped_auc", "num_grouped_rows", "recall_at_", "ndcg_at_"
+"""Metrics that `run.group_by` adds: the mean AUC within groups, the number of rows of these groups, and the beginnings
+of the names of recall and NDCG at k."""
+FIGURES_AT = {RECALL_AT: "recall", NDCG_AT: "NDCG"}
+"""Figures at k of groups by the beginning of their names, and what they are called; the larger, the better."""
 UNCALIBRATED = "uncalibrated_"
 """Beginning of the names of the metrics that a model has before its recalibration."""
 RECALIBRATION_FIGURES = {
@@ -52,9 +54,10 @@ TASK_FIGURES = {
 def describe_further_figures(metrics: Mapping[str, object]) -> dict[str, str]:
     """Return the names of the metrics within groups and of further tasks that `metrics` have, and what they are
     called."""
-    ranks = sorted(int(rank) for name in metrics if (rank := name.removeprefix(RECALL_AT)) != name and rank.isdecimal())
     names = {GROUPED_AUC: "AUC within groups", NUM_GROUPED_ROWS: "rows in groups of both labels"}
-    names |= {f"{RECALL_AT}{rank}": f"recall@{rank} within groups" for rank in ranks}
+    for beginning, words in FIGURES_AT.items():
+        ranks = sorted(int(k) for name in metrics if (k := name.removeprefix(beginning)) != name and k.isdecimal())
+        names |= {f"{beginning}{k}": f"{words}@{k} within groups" for k in ranks}
     for name in metrics:
         task, dot, figure = name.rpartition(".")
         if dot and figure in TASK_FIGURES:

@@ -145,11 +145,11 @@ class EvaluationReport(_Line):
     train_log_loss: Measure = None
     """Log-loss on the same sample of training rows; null if there is none."""
     grouped: dict[str, Measure] | None = None
-    """AUC and recall on the evaluation rows within the groups of `run.group_by`, by the names that final metrics have;
-    null if the run has no groups. A service keeps them of the end of a run alone."""
+    """AUC, recall and NDCG on the evaluation rows within the groups of `run.group_by`, by the names that final metrics
+    have; null if the run has no groups."""
     tasks: dict[str, Measure] | None = None
     """Metrics of the tasks after the first on the evaluation rows with their labels, such as `buy.auc`; null if the
-    model has one task. A service keeps them of the end of a run alone."""
+    model has one task."""
     seconds: float
     """Seconds that the evaluation took."""
 

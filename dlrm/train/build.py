@@ -10,7 +10,15 @@ from torch import nn
 from torch.optim import Optimizer
 
 from dlrm.checkpoint.state import TrainingState
-from dlrm.config import NO_FILES_OF_SEQUENCES, NOT_PRECONDITIONED, JobConfig, JobSpec, ResolvedJob, compute_full_rows
+from dlrm.config import (
+    NO_FILES_OF_SEQUENCES,
+    NO_SEQUENCES,
+    NOT_PRECONDITIONED,
+    JobConfig,
+    JobSpec,
+    ResolvedJob,
+    compute_full_rows,
+)
 from dlrm.data.errors import DataError
 from dlrm.data.rows import DataSchema
 from dlrm.dense_sync import DenseAveraging, make_dense_sync
@@ -104,6 +112,9 @@ class PlannedTables:
 
 def plan_tables(resolved: ResolvedJob, schema: DataSchema) -> PlannedTables:
     """Plan one table for each feature, by what is measured on this machine. Raises DataError."""
+    if not schema.sequences and resolved.job.model.attention is not None:
+        fault, valid = NO_SEQUENCES
+        raise DataError(fault, field="model.attention", valid=valid)
     if schema.sequences and resolved.job.preconditioner is not None:
         raise DataError(NOT_PRECONDITIONED, field="preconditioner", valid="null, or data without sequences")
     if schema.sequences and resolved.job.sharding.resident_memory is not None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
-from dlrm.record import GROUPED_AUC, RECALL_AT, describe_further_figures
+from dlrm.record import FIGURES_AT, GROUPED_AUC, describe_further_figures
 from service.schemas import Better
 
 BETTER: dict[str, Better] = {
@@ -23,21 +23,22 @@ BETTER: dict[str, Better] = {
     "seconds": "lower",
 }
 """Compared figures, each with the values that are better."""
+_AT = tuple(FIGURES_AT)
 SECONDS = "seconds"
 """Figure of the seconds from the first start of a job to its end, which is not in its metrics."""
 
 
 def list_compared(metrics: Iterable[Mapping[str, float | None]]) -> list[str]:
-    """List the compared figures of jobs with these metrics: recall too, at the ranks that they have."""
-    ranks = {name for own in metrics for name in describe_further_figures(own) if name.startswith(RECALL_AT)}
+    """List the compared figures of jobs with these metrics: recall and NDCG too, at the ranks that they have."""
+    known = {name: value for own in metrics for name, value in own.items() if value is not None}
     place = [*BETTER].index(GROUPED_AUC) + 1
-    recalls = sorted(ranks, key=lambda name: int(name.removeprefix(RECALL_AT)))
-    return [*[*BETTER][:place], *recalls, *[*BETTER][place:]]
+    ranked = [name for name in describe_further_figures(known) if name.startswith(_AT)]
+    return [*[*BETTER][:place], *ranked, *[*BETTER][place:]]
 
 
 def get_better(name: str) -> Better | None:
     """Return which values of a figure are better; None if it is not compared."""
-    return "higher" if name.startswith(RECALL_AT) else BETTER.get(name)
+    return "higher" if name.startswith(_AT) else BETTER.get(name)
 
 
 def compute_badness(name: str, value: float) -> float:

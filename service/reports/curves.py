@@ -19,14 +19,21 @@ from service.reports.attempt_ranges import AttemptRange, MetricKind
 from service.reports.pages import MAX_PAGE_BYTES
 from service.reports.repository import ReportRepository
 from service.reports.rollups import GSNR, Columns, PointRange, RollupRepository, compute_point_steps
-from service.store.metric_tables import BUCKET_FACTOR, EVALUATION_NUMBERS, STEP_COUNTS, STEP_NUMBERS, TIME
+from service.store.metric_tables import (
+    BUCKET_FACTOR,
+    EVALUATION_NUMBERS,
+    EVALUATION_OBJECTS,
+    STEP_COUNTS,
+    STEP_NUMBERS,
+    TIME,
+)
 
 DIGITS = 7
 """Significant digits of the numbers of a curve."""
 TIME_DECIMALS = 3
 """Decimals of the seconds of a time."""
 TRAINING_NAMES = (*STEP_NUMBERS, *STEP_COUNTS, GSNR, TIME)
-EVALUATION_NAMES = (*EVALUATION_NUMBERS, "num_rows", TIME)
+EVALUATION_NAMES = (*EVALUATION_NUMBERS, "num_rows", *EVALUATION_OBJECTS, TIME)
 
 
 @dataclass(frozen=True)
@@ -100,9 +107,8 @@ def _read_training(session: Session, job_id: str, query: CurveQuery) -> _Curves:
     ranges = reports.list_ranges(job_id, "step", query.attempt)
     # Later ranges have later steps; the last attempt may not have any yet.
     num_steps = next((step for own in reversed(ranges) if (step := rollups.find_last_step(job_id, own))), 0)
-    resolution = query.resolution
-    if GSNR in query.training:
-        resolution = max(1, min(resolution, MAX_PAGE_BYTES // max(1, reports.measure_gsnr(job_id))))
+    num_characters = reports.measure_gsnr(job_id) if GSNR in query.training else 0
+    resolution = _limit_resolution(query, num_characters)
     min_level = 1 if reports.are_steps_removed(job_id) else 0
     point_steps = max(compute_point_steps(_count_steps(query, num_steps), resolution), BUCKET_FACTOR**min_level)
     parts = [
@@ -117,13 +123,20 @@ def _read_evaluation(session: Session, job_id: str, query: CurveQuery) -> _Curve
     ranges = reports.list_ranges(job_id, "evaluation", query.attempt)
     first, last = (0, MAX_SERIAL) if query.until is None else (query.since, query.until)
     num_evaluations, last_step = reports.count_evaluations(job_id, first, last)
-    is_long = num_evaluations > query.resolution
-    point_steps = compute_point_steps(_count_steps(query, last_step), query.resolution) if is_long else 1
+    objects = [name for name in query.evaluation if name in EVALUATION_OBJECTS]
+    resolution = _limit_resolution(query, reports.measure_objects(job_id, objects) if objects else 0)
+    is_long = num_evaluations > resolution
+    point_steps = compute_point_steps(_count_steps(query, last_step), resolution) if is_long else 1
     parts = [
         rollups.read_evaluations(job_id, query.evaluation, chosen)
         for chosen in _list_points(ranges, point_steps, query)
     ]
     return _make_curves(query, "evaluation", point_steps, parts)
+
+
+def _limit_resolution(query: CurveQuery, num_characters: int) -> int:
+    """Return the resolution of a query at which objects of so many characters a point are no too long answer."""
+    return max(1, min(query.resolution, MAX_PAGE_BYTES // max(1, num_characters)))
 
 
 def _count_steps(query: CurveQuery, last_step: int) -> int:
@@ -151,7 +164,10 @@ def _make_curves(query: CurveQuery, kind: MetricKind, point_steps: int, parts: I
     made.steps = joined.get("last_step", [])
     for name in names:
         if name == GSNR:
-            made.curves |= _split_layers(joined.get(f"{GSNR}_last", []), query.layers)
+            made.curves |= _split_objects(joined.get(f"{GSNR}_last", []), f"{GSNR}.", query.layers)
+            continue
+        if name in EVALUATION_OBJECTS:
+            made.curves |= _split_objects(joined.get(f"{name}_last", []), "", None)
             continue
         statistics = ("mean", "min", "max", "last") if name in rolled else ("last",)
         round_value = _round_time if name == TIME else _round
@@ -161,11 +177,16 @@ def _make_curves(query: CurveQuery, kind: MetricKind, point_steps: int, parts: I
     return made
 
 
-def _split_layers(ratios: Sequence[Any], layers: frozenset[str] | None) -> dict[str, dict[str, list[Any]]]:
-    """Make the curves of the ratios by layer from the ratios of each point."""
-    rows: list[dict[str, float | None]] = [json.loads(row) if isinstance(row, str) else row or {} for row in ratios]
-    shown = dict.fromkeys(layer for row in rows for layer in row) if layers is None else layers
-    return {f"{GSNR}.{layer}": {"last": [_round(row.get(layer)) for row in rows]} for layer in shown}
+def _split_objects(
+    objects: Sequence[Any], prefix: str, chosen: frozenset[str] | None
+) -> dict[str, dict[str, list[Any]]]:
+    """Make the curves of numbers by name from the objects of each point.
+
+    prefix: beginning of the names of curves. chosen: names of the numbers; None for all.
+    """
+    rows: list[dict[str, float | None]] = [json.loads(row) if isinstance(row, str) else row or {} for row in objects]
+    shown = dict.fromkeys(name for row in rows for name in row) if chosen is None else chosen
+    return {f"{prefix}{name}": {"last": [_round(row.get(name)) for row in rows]} for name in shown}
 
 
 def _round(value: float | None) -> float | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic_core import to_json
 from sqlalchemy import (
+    JSON,
     ColumnElement,
     Table,
     Text,
@@ -176,10 +177,18 @@ class ReportRepository:
 
     def measure_gsnr(self, job_id: str) -> int:
         """Return the number of characters of a job's last ratios by layer; 0 without any."""
-        length = func.length(cast(ROLLUPS.c.gsnr_last, Text))
-        query = select(length).where(ROLLUPS.c.job_id == job_id, ROLLUPS.c.attempt >= 1)
-        order = [ROLLUPS.c[name].desc() for name in ("attempt", "level", "bucket", "part")]
-        return self._connection.scalar(query.order_by(*order).limit(1)) or 0
+        return self._measure_objects(ROLLUPS, job_id, ["gsnr_last"])
+
+    def measure_objects(self, job_id: str, names: Sequence[str]) -> int:
+        """Return the number of characters of these objects in a job's last evaluation; 0 without any."""
+        return self._measure_objects(EVALUATIONS, job_id, names)
+
+    def _measure_objects(self, table: Table, job_id: str, names: Sequence[str]) -> int:
+        lengths = [func.length(cast(table.c[name], Text)) for name in names]
+        order = [column.desc() for column in table.primary_key if column.name != "job_id"]
+        query = select(*lengths).where(table.c.job_id == job_id, table.c.attempt >= 1).order_by(*order).limit(1)
+        row = self._connection.execute(query).one_or_none()
+        return sum(length or 0 for length in row or ())
 
     def are_steps_removed(self, job_id: str) -> bool:
         """Whether the reports of steps of a job were removed, so that only the levels of its curves are left."""
@@ -195,8 +204,7 @@ class ReportRepository:
             return
         for row in rows.values():
             row |= {"job_id": job_id, "attempt": attempt}
-            if row.get("gsnr") is not None:
-                row["gsnr"] = _dump(row["gsnr"])
+            row |= {name: _dump(row[name]) for name in _list_objects(table) if row[name] is not None}
         self._connection.execute(_make_insert(table, is_postgresql=False), list(rows.values()))
 
 
@@ -221,6 +229,12 @@ def _list_names(table: Table) -> list[str]:
     """List the columns that have the values of a report."""
     # Plain texts: the names of columns are of a kind that makes JSON slow.
     return [str(column.name) for column in table.c if column.name not in ("job_id", "attempt")]
+
+
+@cache
+def _list_objects(table: Table) -> list[str]:
+    """List the columns that have JSON."""
+    return [name for name in _list_names(table) if isinstance(table.c[name].type, JSON)]
 
 
 def _make_row(report: StepReport | EvaluationReport, names: Sequence[str]) -> dict[str, Any]:

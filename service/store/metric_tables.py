@@ -25,6 +25,8 @@ EVALUATION_NUMBERS = (
     *("best_possible_auc", "validation_log_loss", "validation_auc", "validation_calibration"),
     *("train_auc", "train_log_loss", "seconds"),
 )
+EVALUATION_OBJECTS = ("grouped", "tasks")
+"""Numbers of an evaluation by names that depend on the job: JSON objects, whose curves have the last value alone."""
 STATISTICS = ("min", "max", "mean", "count", "last")
 """Statistics of each number of a bucket; `count` is the number of values other than null."""
 
@@ -49,7 +51,10 @@ STEPS = _make_reports(
 )
 """Step reports as they came: the last one of each step of an attempt. Numbers that are not finite are null."""
 EVALUATIONS = _make_reports(
-    "evaluations", Column("num_rows", BigInteger), *(Column(name, Double) for name in EVALUATION_NUMBERS)
+    "evaluations",
+    Column("num_rows", BigInteger),
+    *(Column(name, Double) for name in EVALUATION_NUMBERS),
+    *(Column(name, JSON(none_as_null=True)) for name in EVALUATION_OBJECTS),
 )
 """Evaluation reports as they came: the last one of each step of an attempt."""
 ROLLUPS = Table(

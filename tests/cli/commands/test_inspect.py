@@ -67,6 +67,23 @@ def test_tables_for_people_name_columns_figures_and_warnings(job: Path, dlrm: Ca
         assert text in ended.out
 
 
+def test_sequences_are_said_to_be_in_the_table_of_their_target(tmp_path: Path, dlrm: Callable[..., Any]) -> None:
+    rows = pl.DataFrame({"label": [0, 1] * 50, "film": [*range(50)] * 2, "seen": [[row % 50, 3] for row in range(100)]})
+    rows.write_parquet(tmp_path / "rows.parquet")
+    sequence = {"target": "film", "max_length": 5}
+    columns: list[dict[str, Any]] = [{"name": "film", "type": "integer"}]
+    columns.append({"name": "seen", "type": "integer", "multi_hot": True, "sequence": sequence})
+    data = {"train": ["rows.parquet"], "format": "parquet", "schema": {"categorical": columns}}
+    job, page = tmp_path / "job.json", tmp_path / "page.html"
+    job.write_text(json.dumps({"data": data, "model": {"embedding_dim": 8, "bottom_mlp": [8]}}))
+    ended = dlrm("data", "inspect", str(job), "--html", str(page))
+    assert ended.code == 0, ended.err
+    assert "seen: read from the table of film" in ended.out
+    # All the tables: 50 films and two shared rows, of 8 numbers and one of Adagrad.
+    assert f"{52 * 4 * 9 / 1024:.1f} KiB at min_count" in ended.out.replace("\n", " ")
+    assert "read from the table of film</td>" in page.read_text()
+
+
 @pytest.mark.slow
 def test_a_sample_is_called_one(job: Path, dlrm: Callable[..., Any]) -> None:
     ended = dlrm("data", "inspect", str(job), "--rows", "1000")

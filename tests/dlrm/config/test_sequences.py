@@ -88,6 +88,16 @@ def test_a_preconditioner_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
+    "data",
+    [{}, {"format": "synthetic", "train": [], "schema": None}, {"format": "criteo_tsv", "schema": None}],
+    ids=["csv", "synthetic", "criteo_tsv"],
+)
+def test_attention_without_sequences_is_refused(data: dict[str, Any]) -> None:
+    job = document(FILM, data=data, model={"attention": {"kind": "din"}})
+    assert fail(job).startswith("model.attention: is over sequences, and the rows have none (valid: null, or a column")
+
+
+@pytest.mark.parametrize(
     ("attention", "text"),
     [
         ({"kind": "gru"}, "attention.kind: 'gru' is not one of the choices"),

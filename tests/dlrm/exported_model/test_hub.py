@@ -9,8 +9,11 @@ import pytest
 import yaml
 
 import dlrm
+from dlrm.config import JobConfig
+from dlrm.data.errors import DataError
 from dlrm.exported_model.hub import write_hub_directory
 from dlrm.exported_model.load import ModelError
+from dlrm.programs.evaluate import measure
 from tests.dlrm.exported_model.conftest import Made, made_of_csv
 
 
@@ -41,7 +44,9 @@ def test_the_directory_is_a_model_with_the_same_scores_after_a_download(made: Ma
 
 def test_the_card_is_that_of_the_model_behind_metadata_without_a_license(made: Made, hub: Path) -> None:
     metadata, card = read_metadata(hub)
-    assert card.strip() == (made.path / "MODEL_CARD.md").read_text().strip()
+    assert card.strip() == (hub / "MODEL_CARD.md").read_text().strip()
+    own, _ = (made.path / "MODEL_CARD.md").read_text().split("\n## Where it was made")
+    assert card.strip().startswith(own.strip())
     assert {"config.json", "model.safetensors", "README.md"} <= {path.name for path in hub.iterdir()}
     assert "license" not in metadata
     assert (metadata["library_name"], metadata["pipeline_tag"]) == ("dlrm-service", "tabular-classification")
@@ -56,6 +61,43 @@ def test_the_card_is_that_of_the_model_behind_metadata_without_a_license(made: M
     }
 
 
+def test_paths_labels_trackers_and_launcher_stay_private(tmp_path: Path) -> None:
+    private: dict[str, Any] = {
+        "labels": {"team": "secret-team"},
+        "run": {
+            "warm_start": {"from": "/models/secret-base"},
+            "trackers": {"mlflow": {"uri": "https://secret-server", "experiment": "secret-experiment"}},
+        },
+        "resources": {"launcher": "kubernetes", "kubernetes": {"image": "secret-registry/image:1"}},
+    }
+    made = made_of_csv(tmp_path / "secret-directory", **private)
+    assert "secret-team" in (made.path / "MODEL_CARD.md").read_text()
+    hub = tmp_path / "hub"
+    write_hub_directory(made.path, hub)
+    texts = [path.read_bytes() for path in hub.rglob("*") if path.is_file()]
+    assert not [text for text in texts if b"secret" in text or str(tmp_path).encode() in text]
+    document = json.loads((hub / "README.md").read_text().split("```json\n")[1].split("\n```")[0])
+    job = JobConfig.model_validate(document)
+    assert (job.data.train, job.labels, job.run.warm_start) == (["rows.csv"], {}, None)
+    assert job.model == dlrm.load_model(made.path).config.model
+    with pytest.raises(DataError, match="does not say where the rows are"):
+        measure(dlrm.load_model(hub), [])
+
+
+def test_a_published_model_is_published_again_as_it_is(hub: Path, tmp_path: Path) -> None:
+    write_hub_directory(hub, tmp_path / "again")
+    for name in ("README.md", "MODEL_CARD.md", "config.json", "manifest.json"):
+        assert (tmp_path / "again" / name).read_text() == (hub / name).read_text()
+
+
+def test_a_card_into_which_somebody_wrote_a_private_path_is_refused(copied: Path, made: Made, tmp_path: Path) -> None:
+    card = copied / "MODEL_CARD.md"
+    card.write_text(card.read_text().replace("\n## Use", f"\nSee {made.rows.parent}/notes.\n\n## Use"))
+    with pytest.raises(ModelError, match=r"MODEL_CARD\.md: names .*/, which is private \(valid: a card without it"):
+        write_hub_directory(copied, tmp_path / "hub")
+    assert not list(tmp_path.glob("hub*"))
+
+
 def test_the_library_of_the_hub_reads_the_card_and_its_metrics(hub: Path) -> None:
     hub_library = pytest.importorskip("huggingface_hub", reason="huggingface_hub is not installed")
     data = hub_library.ModelCard.load(hub / "README.md").data
@@ -65,6 +107,19 @@ def test_the_library_of_the_hub_reads_the_card_and_its_metrics(hub: Path) -> Non
     # What the library writes is what it has read.
     again = hub_library.ModelCard(f"---\n{data}\n---\ntext").data
     assert again.to_dict() == data.to_dict()
+
+
+def test_figures_of_further_tasks_and_within_groups_are_in_the_index(tmp_path: Path) -> None:
+    further = {"buy.auc": 0.7, "buy.num_rows": 90, "grouped_auc": 0.65, "num_grouped_rows": 50, "ndcg_at_5": 0.5}
+    made = made_of_csv(tmp_path, metrics={"auc": 0.75, **further})
+    write_hub_directory(made.path, tmp_path / "hub")
+    (entry,) = read_metadata(tmp_path / "hub")[0]["model-index"]
+    assert [tuple(metric.values()) for metric in entry["results"][0]["metrics"]] == [
+        ("roc_auc", "AUC", 0.75),
+        ("grouped_auc", "AUC within groups", 0.65),
+        ("ndcg_at_5", "NDCG@5 within groups", 0.5),
+        ("roc_auc", "buy: AUC", 0.7),
+    ]
 
 
 def test_a_model_without_metrics_has_no_index_of_them(tmp_path: Path) -> None:

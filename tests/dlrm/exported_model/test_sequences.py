@@ -168,7 +168,7 @@ def test_a_model_with_sequences_is_exported_as_a_program(made: tuple[Path, Path,
     model: SavedModel = load_saved_model(made[0])
     pooled = torch.randn(6, 2 + 4 + 2, 4)
     pooled[0, 2:] = 0.0
-    assert export_dense_part(model.module.dense, torch.randn(6, 1), pooled, tmp_path / "dense.pt2") <= TOLERANCE
+    assert export_dense_part(model.module.dense, [], torch.randn(6, 1), pooled, tmp_path / "dense.pt2") <= TOLERANCE
 
 
 def test_a_base_with_longer_sequences_cannot_be_extended(made: tuple[Path, Path, DataConfig]):

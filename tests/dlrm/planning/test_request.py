@@ -213,6 +213,14 @@ def test_a_run_does_not_assume_the_memory_of_its_gpus(monkeypatch: pytest.Monkey
         plan_tables(resolve(job), DataSchema(13, (Feature("a", 10, False),)))
 
 
+def test_attention_over_prepared_rows_without_sequences_is_refused() -> None:
+    model = {"attention": {"kind": "din"}}
+    job = JobConfig.model_validate({"data": {"format": "packed", "train": ["rows"]}, "model": model})
+    with pytest.raises(DataError, match=r"model\.attention: is over sequences, and the rows have none") as caught:
+        plan_tables(resolve(job), DataSchema(13, (Feature("a", 10, False),)))
+    assert caught.value.field == "model.attention"
+
+
 def test_the_cpus_of_this_machine_are_not_measured_for_a_job_on_gpus(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("sharding.planner.machine.load_speeds", lambda: pytest.fail("it was measured"))
     document = {"resources": {"gpus_per_worker": 1}, "sharding": {"topology": {"gpu_memory": "80GB"}}}

@@ -31,14 +31,15 @@ def test_every_evaluation_is_one_line_of_the_first_ranks_log(tmp_path: Path, cap
         update={"step": 1200, "auc": 0.75, "auc_standard_error": 0.002, "calibration": 1.01, "num_rows": 5000}
     )
     without_auc = report.model_copy(update={"auc": None, "auc_standard_error": None, "calibration": None})
-    grouped = report.model_copy(update={"grouped": {"recall_at_5": 0.25, "grouped_auc": 0.625}})
+    grouped = report.model_copy(update={"grouped": {"recall_at_5": 0.25, "ndcg_at_5": 0.5, "grouped_auc": 0.625}})
     first, second, third = log_of(tmp_path, 0, caplog, report, without_auc, grouped)
     assert first.startswith(
         "evaluation after step 1,200: AUC 0.75000 (standard error 0.00200), log-loss 0.40000 (constant predictor "
         "0.50000), calibration 1.0100; 5,000 rows in "
     )
     assert second.startswith("evaluation after step 1,200: no AUC, since all rows have the same label, log-loss")
-    assert "calibration 1.0100, AUC within groups 0.625, recall@5 within groups 0.25; 5,000 rows" in third
+    within_groups = "AUC within groups 0.625, recall@5 within groups 0.25, NDCG@5 within groups 0.5"
+    assert f"calibration 1.0100, {within_groups}; 5,000 rows" in third
     values = Figures.of_report(grouped).values
     assert (values["evaluation/grouped_auc"], values["evaluation/recall_at_5"]) == (0.625, 0.25)
 

@@ -18,7 +18,7 @@ from dlrm.exported_model.load import load_saved_model
 from dlrm.exported_model.score import score
 from dlrm.programs import compress, evaluate, export
 from dlrm.record import Outcome, RunDirectory, SpoolReader, StepReport, parse_report
-from tests.dlrm.metrics.test_grouped import compute_gauc, compute_recall
+from tests.dlrm.metrics.test_grouped import compute_gauc, compute_ndcg, compute_recall
 from tests.dlrm.train.test_blend import assert_same_model, read_events, train
 from tests.dlrm.train.test_run import resolve_job, run_attempt
 from tests.rank_pool.pool import RankPools
@@ -89,6 +89,7 @@ def test_figures_of_the_exported_model_are_those_of_the_run_at_true_rates(
     gauc, num_rows = compute_gauc(labels, logits, weights, groups)
     found |= {"grouped_auc": gauc, "num_grouped_rows": num_rows}
     found |= {f"recall_at_{k}": compute_recall(labels, logits, weights, groups, k) for k in (1, 5)}
+    found |= {f"ndcg_at_{k}": compute_ndcg(labels, logits, weights, groups, k) for k in (1, 5)}
     assert {name: outcome.metrics[name] for name in found} == pytest.approx(found, rel=2e-5)
     rate = open_rows(resolve_refining_job()).train_label_rate
     true_rate = rate / (rate + (1 - rate) / SHARE)

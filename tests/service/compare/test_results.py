@@ -84,7 +84,7 @@ def test_a_repeated_seed_is_no_second_sample_of_a_mean(api: Api) -> None:
 
 def test_each_figure_says_which_values_are_better(api: Api) -> None:
     job_id = add_job(api, 0.7)
-    recalls = {"recall_at_10": 0.6, "recall_at_2": 0.3}
+    recalls = {"recall_at_10": 0.6, "ndcg_at_2": 0.2, "recall_at_2": 0.3}
     metrics = {"auc": 0.7, "log_loss": 0.4, "calibration": 1.1, "grouped_auc": 0.6, **recalls, "train_auc": 0.8}
     with api.services.database.write() as session:
         session.execute(update(JobDocument).where(JobDocument.job_id == job_id).values(metrics=metrics))
@@ -93,8 +93,9 @@ def test_each_figure_says_which_values_are_better(api: Api) -> None:
     assert {name: better[name] for name in expected} == expected
     recalls_of = {figure["name"]: figure["better"] for figure in compare(api, job_id, add_job(api, 0.6))["figures"]}
     for found in (better, recalls_of):
-        within_groups = [(name, found[name]) for name in found if name.startswith(("grouped", "recall"))]
-        assert within_groups == [("grouped_auc", "higher"), ("recall_at_2", "higher"), ("recall_at_10", "higher")]
+        within_groups = [(name, found[name]) for name in found if name.startswith(("grouped", "recall", "ndcg"))]
+        expected_names = ["grouped_auc", "recall_at_2", "recall_at_10", "ndcg_at_2"]
+        assert within_groups == [(name, "higher") for name in expected_names]
 
 
 def test_only_visible_jobs_are_in_a_table(api: Api) -> None:

@@ -105,6 +105,28 @@ def test_curves_lose_what_is_void_go_on_and_are_shown_by_attempt(page: Page, sit
     assert get_query(page) == {"x": ["time"], "attempts": ["each"]}
 
 
+def test_further_tasks_and_figures_within_groups_have_charts_of_their_own(page: Page, site: Site) -> None:
+    job = open_tab(page, site, "curves", "measure_tasks", "succeeded")
+    titles = page.locator("#charts figure:not([hidden]) figcaption > span")
+    own = ["Loss", "AUC", "Log-loss", "Normalized entropy", "Calibration"]
+    of_tasks = ["AUC of buy", "Log-loss of buy", "Calibration of buy"]
+    of_tasks += ["Root mean squared error of dwell", "Mean absolute error of dwell"]
+    within_groups = ["AUC within groups", "Recall within groups", "NDCG within groups"]
+    expect(titles).to_contain_text([*own, *of_tasks, *within_groups, "Learning rates", "Samples/s"])
+    expect(page.locator("#buy-auc-chart")).to_have_attribute("data-points", "5")
+    expect(page.locator("#buy-auc-summary")).to_have_text(
+        "AUC of buy: first 0.6100 at step 1, last 0.6500 at step 5, highest 0.6500 at step 5."
+    )
+    expect(page.locator("#dwell-rmse-summary")).to_contain_text("lowest 0.4000 at step 5.")
+    legend = page.locator("#ndcg-chart .u-series:not(.unlisted) .u-label")
+    expect(legend).to_have_text(["step", "NDCG@1", "NDCG@5"])
+    page.goto(f"{site.url}/jobs/{job.id}")
+    tiles = page.locator("#tiles")
+    for text_of_tile in ("AUC of buy", "Root mean squared error of dwell", "NDCG@5", "8 rows with its label"):
+        expect(tiles).to_contain_text(text_of_tile)
+    expect(tiles).to_be_visible()
+
+
 @pytest.mark.slow
 def test_a_long_curve_is_zoomed_finer_smoothed_saved_and_moved_by_keys(page: Page, site: Site, tmp_path: Path) -> None:
     job = open_tab(page, site, "curves", "bad_input", "failed")

@@ -28,7 +28,7 @@ from tests.service.databases import on_both_databases, on_postgresql
 
 pytestmark = on_both_databases
 
-NEWEST_REVISION = "0015"
+NEWEST_REVISION = "0016"
 MODELS = (
     service.audit.models,
     service.leader.models,

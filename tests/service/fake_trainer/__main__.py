@@ -99,6 +99,29 @@ def measure_noise(directory: RunDirectory, attempt: AttemptDirectory) -> int:
     return end(attempt, Outcome(state="succeeded", reason=EndReason.COMPLETED, step=NUM_STEPS, metrics={"auc": 0.75}))
 
 
+def measure_tasks(directory: RunDirectory, attempt: AttemptDirectory) -> int:
+    """Report evaluations of three tasks and within groups, and succeed with the last one's figures."""
+    metrics = SpoolWriter(attempt.spool_file(0, "metrics"))
+    metrics.write(StartReport(step=0, evaluated_step=0))
+    figures: dict[str, float | None] = {}
+    for number in range(1, NUM_STEPS + 1):
+        metrics.write(make_step_report(number))
+        tasks: dict[str, float | None] = {"buy.num_rows": 8, "buy.auc": 0.6 + number / 100, "buy.log_loss": 0.5}
+        tasks |= {
+            "buy.calibration": 0.9 + number / 100,
+            "dwell.num_rows": 7,
+            "dwell.rmse": 2 / number,
+            "dwell.mae": 1.5,
+        }
+        grouped = {"grouped_auc": 0.65, "num_grouped_rows": 6, "recall_at_1": 0.25, "recall_at_5": 0.5}
+        grouped |= {"ndcg_at_1": 0.375, "ndcg_at_5": 0.5 + number / 100}
+        report = make_evaluation_report(number).model_copy(update={"tasks": tasks, "grouped": grouped})
+        metrics.write(report)
+        figures = {"auc": report.auc, **grouped, **tasks}
+    directory.model.mkdir()
+    return end(attempt, Outcome(state="succeeded", reason=EndReason.COMPLETED, step=NUM_STEPS, metrics=figures))
+
+
 def grow_batch(directory: RunDirectory, attempt: AttemptDirectory) -> int:
     """Report a step of 32 samples and then one of 64, of a run of 960 samples, and wait."""
     metrics = SpoolWriter(attempt.spool_file(0, "metrics"))

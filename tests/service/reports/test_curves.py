@@ -201,6 +201,33 @@ def test_single_steps_have_their_values_alone_and_seven_digits(api: Api) -> None
     assert chosen["curves"] == {"gsnr.bottom": {"last": [None]}}
 
 
+@on_both_databases
+def test_figures_within_groups_and_of_tasks_are_curves_by_their_own_names(api: Api) -> None:
+    attempt = begin(api)
+    tasks = {"buy.auc": 2 / 3, "buy.calibration": None}
+    first = make_evaluation(1, grouped={"grouped_auc": 0.625, "recall_at_5": 0.5}, tasks=tasks)
+    push_reports(api, attempt, first, make_evaluation(2), make_evaluation(3, tasks={"buy.auc": 0.75, "read.rmse": 8.0}))
+    path = f"/v1/jobs/{attempt.job_id}"
+    items = api.viewer.get(f"{path}/metrics").json()["items"]
+    assert [(item["grouped"], item["tasks"]) for item in items] == [
+        (first.grouped, tasks),
+        (None, None),
+        (None, {"buy.auc": 0.75, "read.rmse": 8.0}),
+    ]
+    evaluation = api.viewer.get(f"{path}/curves", params={"names": "grouped,tasks"}).json()["evaluation"]
+    assert evaluation["steps"] == [1, 2, 3]
+    assert evaluation["curves"] == {
+        "grouped_auc": {"last": [0.625, None, None]},
+        "recall_at_5": {"last": [0.5, None, None]},
+        "buy.auc": {"last": [0.6666667, None, 0.75]},
+        "buy.calibration": {"last": [None, None, None]},
+        "read.rmse": {"last": [None, None, 8]},
+    }
+    # A point of several evaluations has the last one's.
+    coarse = api.viewer.get(f"{path}/curves", params={"names": "auc,tasks", "resolution": 2}).json()["evaluation"]
+    assert (coarse["steps"], coarse["curves"]["buy.auc"]["last"]) == ([2, 3], [None, 0.75])
+
+
 def test_a_name_that_is_no_curve_is_refused_with_those_that_are(api: Api) -> None:
     job_id = begin(api).job_id
     refused = api.viewer.get(f"/v1/jobs/{job_id}/curves", params={"names": "loss,lost"})

@@ -14,6 +14,7 @@ from tests.service.databases import on_both_databases
 from tests.service.reports.attempts import begin_next_attempt, push_lines
 
 pytestmark = on_both_databases
+CURVES = "/curves?names=gsnr,grouped,tasks"
 DEEP = json.loads("[" * 150 + "]" * 150)
 EXTREMES = (
     *("NaN", "Infinity", "1e999", "-1", "-0.0", "5e-324", "1.7e308", "0"),
@@ -49,7 +50,7 @@ def replace_value(document: dict[str, Any], path: tuple[Any, ...], value: str) -
 
 
 def check_readable(api: Api, job_id: str) -> None:
-    for path in ("", "/events?limit=200", "/attempts", "/metrics?limit=5000", "/curves", "/checkpoints"):
+    for path in ("", "/events?limit=200", "/attempts", "/metrics?limit=5000", "/curves", CURVES, "/checkpoints"):
         response = api.viewer.get(f"/v1/jobs/{job_id}{path}")
         assert response.status_code == 200, (path, response.text[:500])
     assert api.viewer.get("/v1/jobs").status_code == 200

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from service.reports import curves, pages
-from tests.made_reports import make_step
+from tests.made_reports import make_evaluation, make_step
 from tests.service.api import Api
 from tests.service.databases import on_both_databases
 from tests.service.reports.attempts import begin_next_attempt, push_reports
@@ -62,6 +62,19 @@ def test_a_curve_of_many_layers_has_fewer_points_and_the_last_one(api: Api) -> N
     assert 3 < len(training["steps"]) < 30
     assert training["steps"][-1] == NUM_STEPS
     assert len(training["curves"]) == 600
+
+
+def test_curves_of_many_tasks_have_fewer_points_and_the_last_one(api: Api) -> None:
+    attempt = begin_next_attempt(api, api.submit()["id"])
+    tasks = {f"task-{number:05}.auc": 0.75 for number in range(600)}
+    evaluations = (make_evaluation(number, tasks=tasks) for number in range(1, NUM_STEPS + 1))
+    assert push_reports(api, attempt, *evaluations).status_code == 200
+    response = api.viewer.get(f"/v1/jobs/{attempt.job_id}/curves", params={"names": "tasks", "resolution": 30})
+    evaluation = response.json()["evaluation"]
+    assert len(response.text) < 1.1 * MAX_CHARACTERS
+    assert 3 < len(evaluation["steps"]) < 30
+    assert evaluation["steps"][-1] == NUM_STEPS
+    assert len(evaluation["curves"]) == 600
 
 
 def test_a_report_beyond_the_limit_is_answered_alone(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:

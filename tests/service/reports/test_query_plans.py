@@ -34,6 +34,10 @@ STATEMENTS: dict[str, Callable[[Session, str], object]] = {
     ),
     "end of a curve": lambda session, job: RollupRepository(session).find_last_step(job, AttemptRange(1, 1500)),
     "number of evaluations": lambda session, job: ReportRepository(session).count_evaluations(job, 10, 5000),
+    "curve of tasks": lambda session, job: RollupRepository(session).read_evaluations(
+        job, ["auc", "tasks"], PointRange(AttemptRange(1), 4)
+    ),
+    "length of figures": lambda session, job: ReportRepository(session).measure_objects(job, ["grouped", "tasks"]),
     "length of ratios": lambda session, job: ReportRepository(session).measure_gsnr(job),
     "page": lambda session, job: read_page(session, job, MetricQuery(attempt=1, after=ReportPlace(1, 700, 0))),
     "page of all attempts": lambda session, job: read_page(session, job, MetricQuery(limit=10)),

@@ -121,7 +121,10 @@ class CategoricalReport:
     curve: list[tuple[int, int]]
     """Pairs of a rank, from 1, and the number of occurrences of the value of that rank."""
     tables: list[TableSize]
-    """Sizes by ascending min_count, the job's included; or the size of the existing table alone."""
+    """Sizes by ascending min_count, the job's included; or the size of the existing table alone; empty for sequences,
+    which have none."""
+    target: str | None
+    """Column whose table the values are read from, if they are sequences."""
     hash_size: int | None
     """Suggested rows of a hashed table; None if hashing is not suggested."""
     why_hash: str
@@ -174,14 +177,16 @@ def report_categorical(
     order = np.argsort(-counts, kind="stable")
     descending = counts[order]
     min_counts = sorted({*MIN_COUNTS, tables.min_count})
-    if column.fixed_rows is not None:
+    hash_size, why_hash = None, ""
+    if column.target is not None:
+        sizes = []
+    elif column.fixed_rows is not None:
         sizes = [tables.make_size(column.fixed_rows, min_count) for min_count in min_counts]
-        hash_size, why_hash = None, ""
     elif column.table_rows is None:
         sizes = [tables.make_counted_size(counts, min_count) for min_count in min_counts]
         hash_size, why_hash = tables.suggest_hashing(descending)
     else:
-        sizes, hash_size, why_hash = [tables.make_size(column.table_rows, None)], None, ""
+        sizes = [tables.make_size(column.table_rows, None)]
     leak = measure_categorical(column, halves) if halves.can_measure else None
     return CategoricalReport(
         name=column.name,
@@ -195,6 +200,7 @@ def report_categorical(
         ],
         curve=[(int(rank) + 1, int(descending[rank])) for rank in _choose_ranks(len(descending))],
         tables=sizes,
+        target=column.target,
         hash_size=hash_size,
         why_hash=why_hash,
         auc=None if leak is None else leak.auc,

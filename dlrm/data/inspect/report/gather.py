@@ -40,6 +40,8 @@ class CategoricalColumn(CategoricalValues):
     """Rows of the column's table, where its values are row numbers of a table already."""
     fixed_rows: int | None = None
     """Rows of the column's table, where its values are ranges or parts of times, whose number no count changes."""
+    target: str | None = None
+    """Column whose table the values are read from, if they are sequences; None if the column has a table of its own."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,8 @@ class Names:
     """Number of ranges into which a categorical column's numbers are divided, by name."""
     fixed_rows: Mapping[str, int] = field(default_factory=dict[str, int])
     """Rows of a table that the schema fixes, by name of the categorical column."""
+    targets: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Column whose table a categorical column of sequences reads, by name."""
     only_dense: Collection[str] = ()
     """Dense columns of plain numbers in raw rows that have no other use."""
 
@@ -82,6 +86,7 @@ class Names:
             [column.feature for column in columns],
             num_ranges={column.feature: column.bucketize for column in columns if column.bucketize},
             fixed_rows={column.feature: column.max_table_rows for column in columns if column.max_table_rows},
+            targets={column.feature: column.sequence.target for column in columns if column.sequence is not None},
             only_dense={
                 column.name for column in schema.dense if column.decimal_mark is None and column.element is None
             }
@@ -137,6 +142,7 @@ class InspectedRows:
             name=name,
             table_rows=self.names.table_rows[index] if self.names.table_rows else None,
             fixed_rows=self.names.fixed_rows.get(name),
+            target=self.names.targets.get(name),
         )
         return _divide_into_ranges(column, self.names.num_ranges[name]) if name in self.names.num_ranges else column
 
@@ -319,6 +325,9 @@ def gather(config: DataConfig, max_rows: int, on_rows: OnRows) -> InspectedRows:
         data.encoders.dense_names if data.encoders else DENSE_NAMES,
         [feature.name for feature in features],
         [feature.num_ids for feature in features],
+        targets={
+            feature.name: features[feature.sequence.target].name for feature in features if feature.sequence is not None
+        },
     )
     missing_ids: MissingIds = [None] * len(features)
     if data.encoders is not None:

@@ -110,6 +110,11 @@ export class CurveData {
     return Math.min(Infinity, ...later.map((start) => (kind === "training" ? start.step : start.evaluated_step)));
   }
 
+  /** Names of the curves of evaluations that there are. */
+  get evaluationNames() {
+    return Object.keys(this.valid.whole.evaluation.points.curves);
+  }
+
   get hasValues() {
     return KINDS.some((kind) => this.valid.whole[kind].points.steps.length > 0);
   }

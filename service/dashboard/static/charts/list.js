@@ -1,7 +1,11 @@
 // The charts of a job: what each shows, in words, and from which curves.
-import { figure, integer, rate } from "../common/format.js";
+import { figure, integer, listRanked, rate } from "../common/format.js";
+import { listOfTasks } from "../common/tasks.js";
 
 const DASH = [6, 4];
+const NUM_COLOURS = 8;
+const RIGHT = { value: 1, label: "right", colour: "--muted", dash: DASH };
+const DEFAULTS = { format: figure, unit: "", best: null };
 
 /**
  * Charts in their order: kind of curves, and lines as `Chart` takes them. The first line of a chart is its own; the others
@@ -61,7 +65,7 @@ export const CHARTS = [
     lines: [
       { name: "calibration", label: "calibration", colour: "--good" },
       { name: "validation_calibration", label: "validation rows", colour: "--series-2" },
-      { value: 1, label: "right", colour: "--muted", dash: DASH },
+      RIGHT,
     ],
   },
   {
@@ -93,8 +97,44 @@ export const CHARTS = [
     best: "highest",
     lines: [{ name: "samples_per_second", label: "samples/s", colour: "--accent", isSmoothed: true, hasBand: true }],
   },
-].map((chart) => ({ format: figure, unit: "", best: null, ...chart }));
+].map((chart) => ({ ...DEFAULTS, ...chart }));
+
+/** Curves of evaluations whose names depend on the job: within groups, and of the tasks after the first. */
+const FURTHER_NAMES = ["grouped", "tasks"];
 
 /** Names of the curves of one kind that the charts need. */
-export const listNames = (kind) =>
-  CHARTS.filter((chart) => chart.kind === kind).flatMap(({ lines }) => lines.map(({ name }) => name).filter(Boolean));
+export const listNames = (kind) => [
+  ...CHARTS.filter((chart) => chart.kind === kind).flatMap(({ lines }) => lines.map(({ name }) => name).filter(Boolean)),
+  ...(kind === "evaluation" ? FURTHER_NAMES : []),
+];
+
+/** Make the charts of what evaluations have beyond `CHARTS`, by the names of the curves that there are. */
+export function listFurtherCharts(names) {
+  const ofTasks = listOfTasks(names).map(({ name, task, figure: own, title, meaning, best }) => ({
+    name: `${task}-${own}`,
+    title: `${title} of ${task}`,
+    note: `on rows with its label; ${meaning}`,
+    best,
+    lines: [{ name, label: title.toLowerCase().replace("auc", "AUC"), colour: "--good" }, ...(own === "calibration" ? [RIGHT] : [])],
+  }));
+  const withinGroups = names.includes("grouped_auc") ? [GROUPED_AUC] : [];
+  const ranked = Object.values(Object.groupBy(listRanked(names), ({ word }) => word)).map(makeRankedChart);
+  return [...ofTasks, ...withinGroups, ...ranked].map((chart) => ({ ...DEFAULTS, kind: "evaluation", ...chart }));
+}
+
+const GROUPED_AUC = {
+  name: "grouped-auc",
+  title: "AUC within groups",
+  note: "mean over groups; 0.5 is a guess, 1 is perfect",
+  best: "highest",
+  lines: [{ name: "grouped_auc", label: "AUC", colour: "--good" }],
+};
+
+/** Make the chart of one figure within groups at all its ranks. */
+const makeRankedChart = (figures) => ({
+  name: figures[0].word.toLowerCase(),
+  title: `${figures[0].word} within groups`,
+  note: figures[0].meaning,
+  best: "highest",
+  lines: figures.map(({ name, word, rank }, index) => ({ name, label: `${word}@${rank}`, colour: `--series-${1 + (index % NUM_COLOURS)}` })),
+});

@@ -36,8 +36,24 @@ export const samples = (value) =>
   isKnown(value) && value < 10 ? String(Number(value.toPrecision(2))) : integer(value);
 /** Format a ratio: 2.90, or 0.012. */
 export const multiple = (value) => (value < 0.1 ? String(Number(value.toPrecision(2))) : times.format(value));
-/** Return the k of a figure recall_at_k, null of another. */
-export const recallRank = (name) => (name.startsWith("recall_at_") ? Number(name.slice("recall_at_".length)) : null);
+/** Figures at k within groups by the beginning of their names. */
+const FIGURES_AT = {
+  recall_at_: { word: "Recall", meaning: "share of a group's clicks among its best-scored rows" },
+  ndcg_at_: { word: "NDCG", meaning: "order of a group's best-scored rows: 1 is the best order" },
+};
+
+/** Split the name of a figure at k within groups, such as recall_at_5: {word, meaning, rank}; null of another. */
+export function splitRank(name) {
+  const [, beginning, rank] = /^(.+_at_)([0-9]+)$/.exec(name) ?? [];
+  return FIGURES_AT[beginning] ? { ...FIGURES_AT[beginning], rank: Number(rank) } : null;
+}
+
+/** List the figures at k among `names`, recall first and ranks rising: [{name, word, meaning, rank}, …]. */
+export function listRanked(names) {
+  const found = names.flatMap((name) => (splitRank(name) ? [{ name, ...splitRank(name) }] : []));
+  const places = Object.values(FIGURES_AT).map(({ word }) => word);
+  return found.sort((one, other) => places.indexOf(one.word) - places.indexOf(other.word) || one.rank - other.rank);
+}
 export const percent = (fraction) => (isKnown(fraction) ? `${Math.floor(fraction * 100)} %` : "");
 export const bytes = (value) => `${(value / 2 ** 30).toFixed(1)} GiB`;
 

@@ -1,5 +1,5 @@
 // Figures and settings in words: titles, units, meanings, values as text.
-import { duration, figure, integer, isKnown, rate, recallRank, samples, UNKNOWN } from "../common/format.js";
+import { duration, figure, integer, isKnown, rate, samples, splitRank, UNKNOWN } from "../common/format.js";
 
 /** Figures by name: title, what it says, how its values are written, and whether differences are written in percent. */
 const FIGURES = {
@@ -24,10 +24,12 @@ const FIGURES = {
   best_step: { title: "Best step", meaning: "step of the kept model", format: integer },
 };
 
-const describeRecall = (name) =>
-  recallRank(name) ? { title: `Recall@${recallRank(name)}`, meaning: "share of a group's clicks among its best-scored rows" } : {};
+function describeRanked(name) {
+  const ranked = splitRank(name);
+  return ranked ? { title: `${ranked.word}@${ranked.rank}`, meaning: ranked.meaning } : {};
+}
 
-export const describeFigure = (name) => ({ title: name, meaning: "", format: figure, isRelative: false, ...FIGURES[name], ...describeRecall(name) });
+export const describeFigure = (name) => ({ title: name, meaning: "", format: figure, isRelative: false, ...FIGURES[name], ...describeRanked(name) });
 
 /** Format a value of a setting or label; a field that a job lacks, or whose value is null, is "none". */
 export function settingText(value) {

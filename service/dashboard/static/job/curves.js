@@ -6,7 +6,7 @@ import { showTrouble } from "../common/trouble.js";
 import { ALL } from "../common/updates.js";
 import { X } from "../charts/axes.js";
 import { drawAttempts, drawWhole, summarise } from "../charts/drawn.js";
-import { CHARTS } from "../charts/list.js";
+import { CHARTS, listFurtherCharts } from "../charts/list.js";
 import { ChartPanel } from "../charts/panel.js";
 import { Positions } from "../charts/positions.js";
 import { Controls } from "./controls.js";
@@ -19,14 +19,19 @@ const controls = new Controls(change);
 const onZoom = (zoom) => controls.zoomTo(zoom);
 let job = null;
 let shownX = controls.x;
-let panels = [];
+const panels = [];
 
 /** Return the time at which the job began, in seconds since 1970. */
 const findOrigin = () => Date.parse(job.started_at ?? job.created_at) / 1000;
 
-function makePanels() {
-  panels = CHARTS.map((chart) => new ChartPanel(chart, { syncKey: SYNC, onZoom }, `${job.id}-${chart.name}`));
-  byId("charts").append(...panels.map(({ figure }) => figure));
+/** Add panels for those of `charts` that have none yet, before a figure or at the end. */
+function addPanels(charts, before = null) {
+  const known = new Set(panels.map(({ definition }) => definition.name));
+  for (const chart of charts.filter(({ name }) => !known.has(name))) {
+    const panel = new ChartPanel(chart, { syncKey: SYNC, onZoom }, `${job.id}-${chart.name}`);
+    panels.push(panel);
+    byId("charts").insertBefore(panel.figure, before);
+  }
 }
 
 /** Return where the charts end: at the end of the run if that is near, or else at the last point. */
@@ -102,8 +107,9 @@ async function update(now, changed) {
   job = now;
   byId("empty-reason").textContent = explainNothing();
   if (!changed.has(ALL) && !changed.has("curves")) return;
-  if (!panels.length) makePanels();
+  addPanels(CHARTS);
   await data.update(controls, findOrigin());
+  addPanels(listFurtherCharts(data.evaluationNames), byId("learning-rates"));
   show();
 }
 

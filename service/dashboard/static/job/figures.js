@@ -1,7 +1,8 @@
 // The figures of a job, as far as they are known.
 import { showTiles } from "../common/elements.js";
-import { ago, count, duration, figure, fileSize, integer, isKnown, rate, recallRank, samples } from "../common/format.js";
+import { ago, count, duration, figure, fileSize, integer, isKnown, listRanked, rate, samples } from "../common/format.js";
 import { stagesText } from "../common/state.js";
+import { listOfTasks } from "../common/tasks.js";
 import { findBatch } from "../plan/batch.js";
 import { sumSeconds } from "./attempts.js";
 
@@ -35,7 +36,8 @@ function listQuality({ metrics, progress, state, forecast }) {
     ["Normalized entropy", metrics.normalized_entropy, figure(metrics.normalized_entropy), "1 is the constant predictor"],
     ["Calibration", metrics.calibration, figure(metrics.calibration), calibrationNote(metrics)],
     ["AUC within groups", metrics.grouped_auc, figure(metrics.grouped_auc), `${integer(metrics.num_grouped_rows)} rows of groups with both labels`],
-    ...listRecalls(metrics),
+    ...listRanked(Object.keys(metrics)).map(({ name, word, rank }) => [`${word}@${rank}`, metrics[name], figure(metrics[name]), "within groups"]),
+    ...listTasks(metrics),
     ["Sharpness", metrics.box_sharpness, figure(metrics.box_sharpness), `largest eigenvalue ${figure(metrics.hessian_eigenvalue)}`],
     ["Training loss", loss, figure(loss), "of the last step"],
     ["Log-loss at the end", forecast?.log_loss, figure(forecast?.log_loss), forecast?.message],
@@ -46,11 +48,13 @@ function calibrationNote({ uncalibrated_calibration: before }) {
   return ["predicted / observed positives; 1 is right", isKnown(before) ? `${figure(before)} before recalibration` : ""].filter(Boolean).join(" · ");
 }
 
-const listRecalls = (metrics) =>
-  Object.entries(metrics)
-    .flatMap(([name, value]) => (recallRank(name) ? [[recallRank(name), value]] : []))
-    .sort(([one], [other]) => one - other)
-    .map(([rank, value]) => [`Recall@${rank}`, value, figure(value), "within groups"]);
+const listTasks = (metrics) =>
+  listOfTasks(Object.keys(metrics)).map(({ name, task, title }) => [
+    `${title} of ${task}`,
+    metrics[name],
+    figure(metrics[name]),
+    `${integer(metrics[`${task}.num_rows`])} rows with its label`,
+  ]);
 
 function listSpeed(job) {
   const speed = job.metrics.samples_per_second ?? job.progress.samples_per_second;

@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
@@ -218,6 +219,25 @@ def test_packed_values_of_several_table_rows_are_values_and_no_lists(
     assert column.missing_share == pytest.approx(0.1, abs=0.02)
     assert column.num_distinct == 61
     assert " + " in column.top_values[0][0]
+
+
+def test_sequences_are_read_from_the_table_of_their_target_raw_and_prepared(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    films = random.integers(0, 50, 2000)
+    seen = [random.integers(0, 50, length).tolist() for length in random.integers(0, 9, 2000)]
+    rows = pl.DataFrame({"y": random.integers(0, 2, 2000), "film": films, "seen": seen})
+    rows.write_parquet(tmp_path / "rows.parquet")
+    sequence = {"target": "film", "max_length": 5}
+    columns = [{"name": "film", "type": "integer"}]
+    columns += [{"name": "seen", "type": "integer", "multi_hot": True, "sequence": sequence}]
+    document = {"train": [str(tmp_path / "rows.parquet")], "format": "parquet", "eval_fraction": 0.1}
+    raw = DataConfig.model_validate({**document, "schema": {"label": "y", "categorical": columns}})
+    packed = find_or_prepare(raw, None, tmp_path, base_directory=tmp_path, num_threads=1, on_event=lambda _: None)
+    for config in (raw, DataConfig.model_validate({"train": [str(packed)], "format": "packed"})):
+        film, of_film = make_report(gather(config, 10**6, unheard), embedding_dim=16, min_count=1).categorical
+        assert (film.target, of_film.target, of_film.tables) == (None, "film", [])
+        assert (of_film.num_distinct, of_film.hash_size) == (50, None)
+        assert {table.num_rows for table in film.tables if table.min_count in (None, 1)} == {52}
 
 
 def names_of(kind: str) -> list[str]:
