@@ -22,6 +22,9 @@ since it was read."""
 FILE_REFUSED, LOOK_FAILED = "file_refused", "look_failed"
 """Names of the warnings of such a job: a bad file is waited for; new files cannot be looked for at present."""
 
+TIMES_GO_BACK = "times_go_back"
+"""Name of the warning that rows come long after rows of later times, so that ids by time do not age."""
+
 NEW_ROWS = "new_rows"
 """Name of the event with the metrics of the model on new rows, before it is trained on them."""
 
@@ -102,6 +105,7 @@ WARNINGS = frozenset(
         RECALIBRATION_FAILED,
         SCORES_LOST,
         SHARPNESS_FAILED,
+        TIMES_GO_BACK,
         TRACKING_FAILED,
         UPLOAD_FAILED,
         UPLOADS_LEFT,

@@ -9,7 +9,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from dlrm.config.data import DynamicIdsConfig
+from dlrm.config.dynamic_ids import DynamicIdsConfig
+from dlrm.data.encode.window_clock import WindowClock
 
 Keys = NDArray[np.uint64]
 Ints = NDArray[np.int64]
@@ -20,6 +21,7 @@ MIN_IDLE_WINDOWS = 2
 """Windows in a row without a value before its row may be another's: this one and the one before. A batch is no longer
 than a window, so that none has both values."""
 _NO_ROW = -1
+_DAY_SECONDS = 86_400
 MAX_WAITING_PER_ROW = 4
 """Largest number of values that wait for a row, as a multiple of the rows of a bounded table."""
 
@@ -68,10 +70,18 @@ class DynamicMap:
     """The map of one column, at the end of the last window that it has seen."""
 
     def __init__(
-        self, config: DynamicIdsConfig, window_rows: int, entries: Entries | None = None, num_rows: int = 0
+        self,
+        config: DynamicIdsConfig,
+        window_rows: int,
+        entries: Entries | None = None,
+        num_rows: int = 0,
+        clock: WindowClock | None = None,
     ) -> None:
-        """Begin with the entries and table rows of an earlier log, whose last window is number -1; or with none."""
-        self._config = config
+        """Begin with the entries and table rows of an earlier log, whose last window is number -1; or with none.
+
+        clock: times of all windows, for `ttl_days`.
+        """
+        self._config, self._clock = config, clock
         self._ttl_windows = None if config.ttl_rows is None else -(-config.ttl_rows // window_rows)
         self.entries = Entries.empty() if entries is None else entries
         has_row = self.entries.rows >= 0
@@ -111,9 +121,9 @@ class DynamicMap:
 
     def _forget(self, window: int) -> None:
         """Forget values that were not seen for longer than they live, and free their rows."""
-        entries = self.entries
-        if self._ttl_windows is not None:
-            is_old = entries.last_windows < window - max(self._ttl_windows, MIN_IDLE_WINDOWS - 1)
+        entries, oldest = self.entries, self._find_oldest(window)
+        if oldest is not None:
+            is_old = entries.last_windows < min(oldest, window - MIN_IDLE_WINDOWS + 1)
             self._is_owned[entries.rows[is_old & (entries.rows >= 0)]] = False
             if is_old.any():
                 self.entries = entries.select(~is_old)
@@ -124,6 +134,15 @@ class DynamicMap:
             order = np.argsort(-self.entries.last_windows[waiting], kind="stable")
             is_kept[waiting[order[MAX_WAITING_PER_ROW * self._bound // 2 :]]] = False
             self.entries = self.entries.select(is_kept)
+
+    def _find_oldest(self, window: int) -> int | None:
+        """Find the first window whose values live at `window`; None if the values of every window do."""
+        if self._ttl_windows is not None:
+            return window - self._ttl_windows
+        if self._config.ttl_days is None:
+            return None
+        assert self._clock is not None, "values live by time"
+        return self._clock.find_oldest(window, self._config.ttl_days * _DAY_SECONDS)
 
     @property
     def _bound(self) -> int:
