@@ -93,7 +93,7 @@ def prepare_log(output: Path, file: DataFile, base: Encoders | None = None) -> t
 def test_values_are_forgotten_by_the_times_of_windows_and_late_rows_age_nothing(tmp_path: Path) -> None:
     ids, times = draw_rows()
     dataset, notes = prepare_log(tmp_path / "packed", write_rows(tmp_path / "log.csv", ids, times))
-    plain = MapByTime(DynamicIdsConfig(**RULE), times=compute_window_times(times))
+    plain = MapByTime(DynamicIdsConfig.model_validate(RULE), times=compute_window_times(times))
     num_reused = 0
     for window in range(len(DAYS)):
         rows = range(window * WINDOW, (window + 1) * WINDOW)
@@ -122,9 +122,10 @@ def test_a_log_that_goes_on_from_a_saved_one_forgets_as_the_whole_does(tmp_path:
     assert np.array_equal(rest.reused[0], whole.reused[0][whole.reused[0][:, 0] >= 6] - np.array([6, 0]))
     assert rest.encoders is not None
     assert whole.encoders is not None
-    vocabularies = rest.encoders.vocabularies[0], whole.encoders.vocabularies[0]
-    assert all(isinstance(vocabulary, DynamicVocabulary) for vocabulary in vocabularies)
-    assert np.array_equal(*(v.window_times for v in vocabularies if isinstance(v, DynamicVocabulary)))
+    one, other = rest.encoders.vocabularies[0], whole.encoders.vocabularies[0]
+    assert isinstance(one, DynamicVocabulary)
+    assert isinstance(other, DynamicVocabulary)
+    assert np.array_equal(one.window_times, other.window_times)
 
 
 def test_files_that_are_followed_forget_as_the_whole_log_does(tmp_path: Path) -> None:
