@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from dlrm.config.base import FALSE_IS_NULL, MAX_ROWS, Config, fill_defaults
 from dlrm.config.column_patterns import find_no_match, find_setting
+from dlrm.config.dynamic_ids import DynamicIdsConfig
 from dlrm.config.errors import invalid
 from dlrm.config.follow import FollowConfig
 from dlrm.config.patterns import PatternError, check_scheme
@@ -69,31 +70,6 @@ class SyntheticConfig(Config):
     """Number of distinct ids of the largest categorical feature, its missing value included."""
     teacher: TeacherConfig = TeacherConfig()
     """Hidden model that draws the labels."""
-
-
-class DynamicIdsConfig(Config):
-    """Ids that come and go: a value gets a table row once it is frequent, and a row whose value is no longer seen is
-    given to another one, with weights and optimizer state as at the beginning. Rows change hands only between the
-    windows of `data.window_rows` rows, so that the outcome depends on the log alone, and on no rank, batch or chunk.
-    Counts are exact."""
-
-    admit_after: int = Field(default=2, ge=1, le=MAX_ROWS)
-    """Number of training rows with a value, up to the end of a window, from which it has a row in this window."""
-    ttl_rows: int | None = Field(default=None, ge=1, le=MAX_ROWS)
-    """Number of training rows without a value after which it loses its row and its count, rounded up to whole windows;
-    null: never."""
-    max_rows: int | None = Field(default=None, ge=16, le=MAX_ROWS)
-    """Largest number of rows of a table; null: as many as values have rows at the same time, by `ttl_rows`."""
-    evict: Literal["lru", "lfu"] = "lru"
-    """Values that lose their rows first if a table is full, among those not seen in this window and the one before.
-    lru: those seen the longest ago; lfu: those seen in the fewest rows. If there are too few, the most frequent of the
-    new values get rows."""
-
-    @model_validator(mode="after")
-    def _check_bound(self) -> "DynamicIdsConfig":
-        if self.ttl_rows is None and self.max_rows is None:
-            raise invalid("max_rows", "no value would ever lose its row", "a number of rows, or ttl_rows")
-        return self
 
 
 def _check_hashes(hash_size: int | None, num_hashes: int, name: str) -> None:
@@ -372,7 +348,21 @@ class DataConfig(Config):
             own = [column for column in self.raw_schema.categorical if column.has_ids and column.sequence is None]
             self._check_vocabulary({column.feature for column in own})
             self._check_targets()
+            self._check_times()
         return self
+
+    def _check_times(self) -> None:
+        """Check that the rows have times if ids are forgotten by them."""
+        if self.raw_schema.time is not None:
+            return
+        rules = {"": self.vocabulary.dynamic}
+        rules |= {f"columns.{name}.": own.dynamic for name, own in self.vocabulary.columns.items()}
+        for place, rule in rules.items():
+            if rule is not None and rule.ttl_days is not None:
+                more = ", and a format with a schema" if self.format == "criteo_tsv" else ""
+                valid = f'ttl_rows; or data.schema.time, such as {{ name = "timestamp" }}{more}'
+                message = "the schema names no column of times"
+                raise invalid(f"vocabulary.{place}dynamic.ttl_days", message, valid)
 
     def _check_targets(self) -> None:
         """Check that each value of the targets of sequences has one table row, for good."""

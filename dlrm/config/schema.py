@@ -147,6 +147,23 @@ class LabelColumn(Config):
     """Values of the column. binary: 0 or 1; regression: finite numbers."""
 
 
+class TimeColumn(Config):
+    """A column with the time of each row, by which ids are forgotten. The model does not take it, unless it is an input
+    column too."""
+
+    name: ColumnName
+    """Name of the column in the files. Times have the forms that `time_part` of a categorical column lists."""
+    time_format: str | None = Field(default=None, min_length=1, max_length=100)
+    """Form of the times in text or digits, as for a categorical column; it must give year, month and day."""
+
+    @model_validator(mode="after")
+    def _check_format(self) -> "TimeColumn":
+        if self.time_format is not None:
+            for part in ("year", "month", "day"):
+                check_time_format(self.time_format, part)
+        return self
+
+
 class SchemaConfig(Config):
     """The columns in use, in the order in which the model takes them; other columns are not read."""
 
@@ -160,6 +177,8 @@ class SchemaConfig(Config):
     """Columns of the labels of `model.tasks` after the first."""
     weight: ColumnName | None = None
     """Name of the column of sample weights, which are at least 0; null: all rows count the same."""
+    time: TimeColumn | None = None
+    """Column of the rows' times, for `ttl_days` of ids that come and go; null: rows have no times."""
     dense: list[DenseColumn] = Field(default=[], max_length=MAX_COLUMNS)
     """Columns of numbers. `{ name = "embedding", length = 64 }` stands for the elements 0 to 63 of a column whose rows
     are lists of 64 numbers, such as an embedding computed elsewhere."""
@@ -181,12 +200,13 @@ class SchemaConfig(Config):
 
     @property
     def target_names(self) -> set[str]:
-        """Names of the columns that are read to train and to measure alone: labels and weight."""
+        """Names of the columns that are read to train and to measure alone: labels, weight and time."""
         return {*self.names} - {*self.input_names}
 
     @property
     def names_but_weight(self) -> list[str]:
-        return [self.label, *(label.name for label in self.further_labels), *self.input_names]
+        names = [self.label, *(label.name for label in self.further_labels), *self.input_names]
+        return names if self.time is None or self.time.name in self.input_names else [*names, self.time.name]
 
     @property
     def input_names(self) -> list[str]:

@@ -78,18 +78,26 @@ def _prepare_and_train(
     start_import()
     ranks = list_node_ranks(resources.workers_per_node, watchdog.group)
     with reports.push_ranks(ranks):
-        result = _run_round(directory, number, resolved, ranks, stopper, watchdog)
+        run_round = partial(_run_round, directory, number, ranks, stopper, watchdog)
+        result = run_round(resolved, is_later=False)
         while resolved.job.data.follow is not None and _has_more(result, directory.attempt(number)):
-            result = _run_round(directory, number, read_spec(directory, number), ranks, stopper, watchdog)
+            result = run_round(read_spec(directory, number), is_later=True)
         _wait_for_uploads(result, ranks[0], stopper, watchdog)
     return result
 
 
 def _run_round(
-    directory: RunDirectory, number: int, resolved: ResolvedJob, ranks: range, stopper: Stopper, watchdog: Watchdog
+    directory: RunDirectory,
+    number: int,
+    ranks: range,
+    stopper: Stopper,
+    watchdog: Watchdog,
+    resolved: ResolvedJob,
+    *,
+    is_later: bool,
 ) -> NodeResult:
     """Prepare the rows that there are, and run the ranks of this node on them."""
-    with closing(StandbyRanks(directory, number, resolved, ranks)) as standby:
+    with closing(StandbyRanks(directory, number, resolved, ranks, is_later_round=is_later)) as standby:
         tell = partial(_tell_start, directory.attempt(number), ranks[0])
         tell("starting processes")
         prepared = _prepare_in_turn(directory, number, resolved, ranks[0], stopper, watchdog)

@@ -21,10 +21,16 @@ MAX_MEMORY_SHARE = 0.25
 class StandbyRanks:
     """The waiting ranks of this node; none if the job has too little memory for them."""
 
-    def __init__(self, directory: RunDirectory, number: int, resolved: ResolvedJob, ranks: range) -> None:
-        """Start the processes of `ranks` for attempt `number`. On the thread that will wait for their end."""
+    def __init__(
+        self, directory: RunDirectory, number: int, resolved: ResolvedJob, ranks: range, *, is_later_round: bool = False
+    ) -> None:
+        """Start the processes of `ranks` for attempt `number`. On the thread that will wait for their end.
+
+        is_later_round: whether the attempt has had ranks before, on fewer rows.
+        """
         resources = resolved.job.resources
-        self.arguments = [str(directory.path), "--attempt", str(number)]
+        later = ["--later-round"] if is_later_round else []
+        self.arguments = [str(directory.path), "--attempt", str(number), *later]
         self._waiting: dict[int, subprocess.Popen[bytes]] = {}
         if len(ranks) * PROGRAM_BYTES > MAX_MEMORY_SHARE * resources.memory:
             return

@@ -56,6 +56,7 @@ from dlrm.record.event_names import (
     SHARPNESS_FAILED,
     SHORT_EPOCH,
     TABLES_RESET,
+    TIMES_GO_BACK,
     TRACKING_FAILED,
     UNREADABLE_REPORT,
     UPLOAD_EVENTS,

@@ -16,11 +16,14 @@ AVERAGES_WEIGHTS = "averages_weights"
 DELTA_WRITTEN, DELTA_FAILED = "delta_written", "delta_failed"
 """Names of the events that a delta of the model was written, and that it could not be."""
 
-FILES_READ, FILE_LATE, FILE_CHANGED = "files_read", "file_late", "file_changed"
-"""Names of the events of a job with data.follow: a file was read; it came after files with later names; it has changed
-since it was read."""
-FILE_REFUSED, LOOK_FAILED = "file_refused", "look_failed"
-"""Names of the warnings of such a job: a bad file is waited for; new files cannot be looked for at present."""
+FILES_READ, FILE_LATE = "files_read", "file_late"
+"""Names of the events of a job with data.follow: a file was read; it came after files with later names."""
+FILE_CHANGED, FILE_REFUSED, LOOK_FAILED = "file_changed", "file_refused", "look_failed"
+"""Names of the warnings of such a job: a file has changed since it was read; a bad file is waited for; new files cannot
+be found or read at present."""
+
+TIMES_GO_BACK = "times_go_back"
+"""Name of the warning that rows come long after rows of later times, so that ids by time do not age."""
 
 NEW_ROWS = "new_rows"
 """Name of the event with the metrics of the model on new rows, before it is trained on them."""
@@ -98,10 +101,14 @@ WARNINGS = frozenset(
         BLEND_FAILED,
         BLEND_LEFT_OUT,
         CANNOT_GROW,
+        FILE_CHANGED,
+        FILE_REFUSED,
         GRAPHS_NOT_USED,
+        LOOK_FAILED,
         RECALIBRATION_FAILED,
         SCORES_LOST,
         SHARPNESS_FAILED,
+        TIMES_GO_BACK,
         TRACKING_FAILED,
         UPLOAD_FAILED,
         UPLOADS_LEFT,

@@ -23,6 +23,9 @@ class RunContext:
     stop: StopRequest
     relay: EventRelay | None = None
     """Relay of the events of processes beside the ranks; None if this rank passes none on."""
+    is_later_round: bool = False
+    """Whether the attempt has had ranks before, which followed its files so far and have reported on document and
+    plan."""
 
     @property
     def sharers(self) -> DirectoryRanks:

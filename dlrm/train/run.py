@@ -54,9 +54,10 @@ def run(context: RunContext) -> Outcome | None:
         progress = trainer.progress
         first_step = progress.step
         reason = trainer.train()
-        report_step_parts(reporter, trainer.step.clock, progress.step - first_step)
-        message = _report_early_end(reporter, progress) if reason is EndReason.NO_IMPROVEMENT else ""
         goes_on = dataset.growing is not None and not dataset.growing.is_complete
+        if not (context.is_later_round and goes_on):
+            report_step_parts(reporter, trainer.step.clock, progress.step - first_step)
+        message = _report_early_end(reporter, progress) if reason is EndReason.NO_IMPROVEMENT else ""
         if reason is not EndReason.STOP_REQUESTED and not goes_on:
             report_advice(reporter, resolved, progress, trainer.stages.count_samples())
             report_gain(reporter, progress)

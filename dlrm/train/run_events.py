@@ -58,9 +58,24 @@ MIN_LEARNING_FRACTION = 0.2
 """Share of the samples of a run before which it does not warn: its warm-up, and as much again."""
 
 
-def report_data_and_plan(reporter: Reporter, dataset: Dataset, planned: PlannedTables) -> None:
-    """Report the loaded data, the ranks of each table, and the chunk."""
-    job, num_evaluation_rows = planned.resolved.job, dataset.evaluation.num_rows
+def report_start(reporter: Reporter, dataset: Dataset, planned: PlannedTables, *, is_later_round: bool) -> None:
+    """Report on the document, the rows and the plan; in a later round of an attempt on the rows alone, which are
+    more."""
+    if is_later_round:
+        report_data(reporter, dataset)
+        return
+    resolved = planned.resolved
+    report_decisions(reporter, resolved)
+    report_methods(reporter, resolved.job)
+    report_warnings(reporter, resolved)
+    report_data(reporter, dataset)
+    report_labels(reporter, dataset, resolved.job)
+    report_plan(reporter, planned.report, resolved)
+
+
+def report_data(reporter: Reporter, dataset: Dataset) -> None:
+    """Report the numbers of rows."""
+    num_evaluation_rows = dataset.evaluation.num_rows
     if dataset.growing is not None:
         start, end = dataset.growing.evaluated[-1] if dataset.growing.evaluated else (0, 0)
         num_evaluation_rows = end - start
@@ -73,13 +88,16 @@ def report_data_and_plan(reporter: Reporter, dataset: Dataset, planned: PlannedT
         train_label_rate=dataset.train_label_rate,
         table_rows={feature.name: feature.num_ids for feature in dataset.schema.tables},
     )
+
+
+def report_labels(reporter: Reporter, dataset: Dataset, job: JobConfig) -> None:
+    """Warn if all training rows have one label, or too few evaluation rows are there to distinguish models."""
     if dataset.train_label_rate in (0.0, 1.0):
         # The rate is weighted: rows of weight 0 may have the other label.
         rows = "every training row with a weight above 0" if dataset.has_weights else "every training row"
         reporter.event(ONE_LABEL, f"{rows} has label {dataset.train_label_rate:.0f}: nothing can be learned")
     if dataset.growing is None:
         report_few_evaluation_rows(reporter, dataset, EvaluationSource.of_job(job.data.format, job.data.eval))
-    report_plan(reporter, planned.report, planned.resolved)
 
 
 def report_few_evaluation_rows(reporter: Reporter, dataset: Dataset, source: EvaluationSource) -> None:

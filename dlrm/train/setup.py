@@ -36,12 +36,9 @@ from dlrm.train.progressive import ProgressiveEvaluator
 from dlrm.train.row_reuse import make_row_reuse
 from dlrm.train.run_events import (
     report_average,
-    report_data_and_plan,
-    report_decisions,
     report_length,
-    report_methods,
+    report_start,
     report_warmup,
-    report_warnings,
 )
 from dlrm.train.stages import StageSequence
 from dlrm.train.table_reset import make_table_reset
@@ -63,12 +60,9 @@ def open_trainer(context: RunContext, dataset: Dataset, identity: RunIdentity) -
     planned = _plan_on_rank0(context, dataset)
     context = replace(context, resolved=planned.resolved)
     resolved, ranks, reporter = context.resolved, context.ranks, context.reporter
-    report_decisions(reporter, resolved)
-    report_methods(reporter, resolved.job)
-    report_warnings(reporter, resolved)
-    report_data_and_plan(reporter, dataset, planned)
+    report_start(reporter, dataset, planned, is_later_round=context.is_later_round)
     reporter.progress("building", "building model and tables")
-    tell_fallback = partial(reporter.rank_event, GRAPHS_NOT_USED)
+    tell_fallback = partial(_tell_fallback, context)
     rows = _describe_rows(dataset, is_in_time=resolved.job.data.window_rows is not None)
     directory = context.directory.path
     parts = build_parts(
@@ -198,6 +192,11 @@ def _describe_rows(dataset: Dataset, *, is_in_time: bool) -> TrainRows:
     return TrainRows(train.num_rows, dataset.mean_train_weight, has_windows=has_windows)
 
 
+def _tell_fallback(context: RunContext, message: str) -> None:
+    if not context.is_later_round:
+        context.reporter.rank_event(GRAPHS_NOT_USED, message)
+
+
 def _restore(context: RunContext, state: TrainingState, identity: RunIdentity) -> RunProgress | None:
     """Load the newest intact checkpoint, and return its progress; None if absent."""
     directory, reporter = context.directory.checkpoints, context.reporter
@@ -205,6 +204,8 @@ def _restore(context: RunContext, state: TrainingState, identity: RunIdentity) -
     if checkpoint is None:
         return None
     progress = state.restore(checkpoint.path, checkpoint.manifest.world_size)
+    if context.is_later_round:
+        return progress
     message = f"resumes at step {progress.step:,} of {checkpoint.manifest.num_steps:,}: {checkpoint.path}"
     if state.dense_averaging is not None and checkpoint.manifest.world_size not in (1, state.ranks.world_size):
         message += f"; every rank begins at the mean of the {checkpoint.manifest.world_size} that wrote it"

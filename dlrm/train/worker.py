@@ -29,6 +29,7 @@ def main() -> int:
     parser.add_argument("run_directory", type=Path)
     parser.add_argument("--attempt", type=int, required=True)
     parser.add_argument("--wait", action="store_true", help="wait for the environment, a line of JSON on stdin")
+    parser.add_argument("--later-round", action="store_true", help="report nothing that earlier ranks have reported")
     arguments = parser.parse_args()
     directory = RunDirectory(arguments.run_directory)
     attempt = directory.attempt(arguments.attempt)
@@ -46,7 +47,7 @@ def main() -> int:
         # Late, so that a stop during these imports, which take seconds, is not lost.
         from dlrm.train.run import run
 
-        with _join_run(directory, attempt, reporter, stop) as context:
+        with _join_run(directory, attempt, reporter, stop, is_later_round=arguments.later_round) as context:
             outcome = _stop_early(context) or run(context)
         if rank == 0 and outcome is not None:
             outcome.write_first(attempt.outcome)
@@ -80,7 +81,12 @@ def _wait_for_start() -> bool:
 
 @contextmanager
 def _join_run(
-    directory: RunDirectory, attempt: AttemptDirectory, reporter: Reporter, stop: StopRequest
+    directory: RunDirectory,
+    attempt: AttemptDirectory,
+    reporter: Reporter,
+    stop: StopRequest,
+    *,
+    is_later_round: bool,
 ) -> "Iterator[RunContext]":
     """Prepare this process for training, and join the other ranks."""
     import torch
@@ -96,7 +102,7 @@ def _join_run(
     with join_process_groups(use_cuda=resolved.job.resources.gpus_per_worker > 0) as ranks:
         files = _list_relayed_files(directory, attempt, has_trackers=bool(resolved.job.run.trackers.names))
         relay = EventRelay(files, reporter) if files else None
-        yield RunContext(resolved, directory, attempt.profile, ranks, reporter, stop, relay)
+        yield RunContext(resolved, directory, attempt.profile, ranks, reporter, stop, relay, is_later_round)
 
 
 def _list_relayed_files(directory: RunDirectory, attempt: AttemptDirectory, *, has_trackers: bool) -> list[Path]:

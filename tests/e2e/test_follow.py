@@ -105,6 +105,12 @@ def test_files_that_come_one_by_one_leave_the_model_of_all_files_at_once(tmp_pat
     new_rows = [event for event in events if event.name == "new_rows"]
     assert [event.details["first_row"] for event in new_rows] == [2048, 5120, 6144, 9216]
     assert 0.2 < new_rows[0].details["label_rate"] < 0.9
+    # The first attempt has had two rounds: the second one tells of its rows and its checkpoint alone.
+    names = [report.name for report in reports_of(run, "events") if isinstance(report, EventReport)]
+    second = names.index("files_read", names.index("checkpoint_saved"))
+    assert names[second:] == ["files_read", "data_loaded", "new_rows", "checkpoint_saved"]
+    assert {"plan", "step_parts"} < {*names[:second]}
+    assert "resumed" in [r.name for r in reports_of(run, "events", 2) if isinstance(r, EventReport)]
 
 
 def is_waiting(run: RunDirectory) -> bool:

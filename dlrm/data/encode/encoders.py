@@ -180,6 +180,7 @@ class Encoders:
                             num_used=vocabulary.num_used,
                             window_rows=vocabulary.window_rows,
                             base=vocabulary.base,
+                            window_times=vocabulary.window_times.tolist(),
                         )
                     )
                 case _:
@@ -217,7 +218,8 @@ class Encoders:
             else:
                 rows, counts, ages = (values[name].to_numpy() for name in ("row", "count", "age"))
                 numbers = entry.num_ids, entry.num_used or entry.num_ids, entry.window_rows, entry.base
-                vocabularies.append(DynamicVocabulary(values["value"], rows, counts, ages, *numbers))
+                times = np.array(entry.window_times, dtype=np.float64)
+                vocabularies.append(DynamicVocabulary(values["value"], rows, counts, ages, *numbers, times))
         return cls(saved.table_schema, saved.dense, vocabularies)
 
 
@@ -244,6 +246,7 @@ class _DynamicRecord(_Record):
     """Number of rows that any value has had; None in records of earlier versions, for all rows."""
     window_rows: int
     base: str | None
+    window_times: list[float] = []
 
 
 class _SharedRecord(_Record):

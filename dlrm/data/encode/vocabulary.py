@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from typing import ClassVar, Literal
@@ -120,6 +120,8 @@ class DynamicVocabulary:
     """Number of training rows of a window."""
     base: str | None = None
     """Checksum of the map that this one went on from; None if it began without one."""
+    window_times: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    """[k] times of the last windows, the newest last, as far back as the oldest value; empty if it lives by rows."""
     missing_ids: ClassVar[tuple[int]] = (MISSING_ID,)
 
     def encode(self, distinct: pl.Series) -> NDArray[np.int64]:
@@ -129,6 +131,7 @@ class DynamicVocabulary:
         digest = hashlib.sha256("\0".join(map(str, self.values.to_list())).encode())
         for numbers in (self.rows, self.counts, self.ages):
             digest.update(numbers.astype("<i8").tobytes())
+        digest.update(self.window_times.astype("<f8").tobytes())
         return digest.hexdigest()
 
     @cached_property

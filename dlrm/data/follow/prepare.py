@@ -24,7 +24,7 @@ from dlrm.data.prepare.stage import stage
 from dlrm.data.prepare.unfinished import Unfinished
 from dlrm.data.raw.data_file import DataFile
 from dlrm.data.threads import start_workers
-from dlrm.record import FILE_CHANGED, FILE_LATE, FILE_REFUSED, FILES_READ, LOOK_FAILED
+from dlrm.record import FILE_CHANGED, FILE_LATE, FILE_REFUSED, FILES_READ, FULL_DISK, LOOK_FAILED
 
 
 @dataclass
@@ -90,12 +90,16 @@ class Follower:
         except (DataError, OSError) as error:
             if not ledger.files:
                 raise
-            if str(error) != self._last_fault:
-                self.on_event(NoteEvent(LOOK_FAILED, f"new files cannot be looked for, which is tried again: {error}"))
-            self._last_fault = str(error)
+            self._tell_fault(error)
             return Arrivals([], 0, [], [])
         self._last_fault = ""
         return arrivals
+
+    def _tell_fault(self, error: Exception) -> None:
+        """Report that files cannot be found or read at present, if the last report has not said so."""
+        if str(error) != self._last_fault:
+            self.on_event(NoteEvent(LOOK_FAILED, f"new files cannot be read, which is tried again: {error}"))
+        self._last_fault = str(error)
 
     def _note_changes(self, ledger: Ledger, arrivals: Arrivals) -> Ledger:
         """Report files that have changed since they were read, each change once."""
@@ -121,6 +125,11 @@ class Follower:
                 return ledger
             try:
                 ledger = self._read_file(ledger, file, late)
+            except OSError as error:
+                if not file.is_remote or error.errno in FULL_DISK:
+                    raise
+                self._tell_fault(error)
+                return ledger
             except DataError as error:
                 if _has_changed(file):
                     # Another program moves or writes it: the next look shows what has become of it.

@@ -13,12 +13,15 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from dlrm.config.data import DataConfig, DynamicIdsConfig
+from dlrm.config.data import DataConfig
+from dlrm.config.dynamic_ids import DynamicIdsConfig
 from dlrm.data.encode.dynamic import DynamicMap, Entries, Keys, make_keys
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.encode.vocabulary import MISSING_ID, OUT_OF_VOCABULARY_ID, DynamicVocabulary
+from dlrm.data.encode.window_clock import WindowClock
 from dlrm.data.prepare.progress import PreparationProgress
 from dlrm.data.prepare.stage import Part, StagedRows
+from dlrm.data.prepare.window_times import check_window_times, read_window_times
 from dlrm.data.raw.block import CategoricalValues
 from dlrm.data.threads import Workers
 
@@ -65,12 +68,32 @@ def assign_columns(
     progress.start("assigning rows to ids", 0.75, len(rules))
     vocabularies = {} if base is None else dict(enumerate(base.vocabularies))
     bases = {index: of_base for index, of_base in vocabularies.items() if isinstance(of_base, DynamicVocabulary)}
-    work = partial(_assign_column, rows, rules, config, bases, directory)
+    clocks = _make_clocks(rows, rules, config, bases, progress)
+    work = partial(_assign_column, rows, rules, config, bases, clocks, directory)
     found: dict[int, Assignment] = {}
     for index, assignment in zip(rules, workers.map(work, rules), strict=True):
         found[index] = assignment
         progress.advance(1)
     return found
+
+
+def _make_clocks(
+    rows: StagedRows,
+    rules: Mapping[int, DynamicIdsConfig],
+    config: DataConfig,
+    bases: Mapping[int, DynamicVocabulary],
+    progress: PreparationProgress,
+) -> dict[int, WindowClock]:
+    """Make the clocks of the columns whose values live by time. Raises DataError if no row has a time."""
+    days = {index: rule.ttl_days for index, rule in rules.items() if rule.ttl_days is not None}
+    if not days:
+        return {}
+    assert config.window_rows is not None, "rows are in order of time"
+    medians = read_window_times(rows, config.window_rows)
+    before = {index: bases[index].window_times if index in bases else np.empty(0) for index in days}
+    shortest = min(days, key=lambda index: days[index])
+    check_window_times(medians, before[shortest], days[shortest], progress)
+    return {index: WindowClock(before[index], medians) for index in days}
 
 
 @dataclass(frozen=True)
@@ -101,14 +124,16 @@ def _assign_column(
     rules: Mapping[int, DynamicIdsConfig],
     config: DataConfig,
     bases: Mapping[int, DynamicVocabulary],
+    clocks: Mapping[int, WindowClock],
     directory: Path,
     index: int,
 ) -> Assignment:
-    rule, base, window_rows = rules[index], bases.get(index), config.window_rows
+    rule, base, window_rows, clock = rules[index], bases.get(index), config.window_rows, clocks.get(index)
     assert window_rows is not None, "rows are in order of time"
-    table_map = DynamicMap(rule, window_rows) if base is None else _restore(rule, window_rows, base)
+    begin = partial(_begin_map, rule, window_rows, base, clock)
+    table_map = begin()
     # Files that follow are measured before they are trained on, when their values have the rows of the last ones.
-    before = table_map if config.follow is None or base is None else _restore(rule, window_rows, base)
+    before = table_map if config.follow is None or base is None else begin()
     reused: list[NDArray[np.int64]] = []
     path = directory / f"rows-{index}.bin"
     window = -1
@@ -122,15 +147,17 @@ def _assign_column(
             piece.encode(before.look_up(piece.keys)).tofile(file)
     values = _find_values(rows, index, table_map.entries.keys, base)
     entries = table_map.entries
+    ages = window + 1 - entries.last_windows
     vocabulary = DynamicVocabulary(
         values=values,
         rows=entries.rows,
         counts=entries.counts,
-        ages=window + 1 - entries.last_windows,
+        ages=ages,
         num_ids=_count_table_rows(config, rule, table_map, base),
         num_used=table_map.num_rows,
         window_rows=window_rows,
         base=None if base is None else base.compute_checksum(),
+        window_times=np.empty(0) if clock is None else clock.list_last(int(ages.max(initial=0))),
     )
     taken = np.concatenate([np.empty((0, 2), dtype=np.int64), *reused])
     num_values = [len(rows.open(part).categorical(index).codes) for part in rows.parts]
@@ -205,12 +232,16 @@ def _read_pieces(rows: StagedRows, index: int, *, is_evaluation: bool) -> Iterat
             yield _Piece(make_keys(column.distinct), column.cut(start, end))
 
 
-def _restore(rule: DynamicIdsConfig, window_rows: int, base: DynamicVocabulary) -> DynamicMap:
-    """Make the map that goes on from another one."""
+def _begin_map(
+    rule: DynamicIdsConfig, window_rows: int, base: DynamicVocabulary | None, clock: WindowClock | None
+) -> DynamicMap:
+    """Make the map that goes on from the one of `base`; an empty one if there is none."""
+    if base is None:
+        return DynamicMap(rule, window_rows, clock=clock)
     keys = make_keys(base.values)
     order = np.argsort(keys)
     entries = Entries(keys[order], base.counts[order], -base.ages[order], base.rows[order])
-    return DynamicMap(rule, window_rows, entries, base.num_used)
+    return DynamicMap(rule, window_rows, entries, base.num_used, clock)
 
 
 def _find_values(rows: StagedRows, index: int, keys: Keys, base: DynamicVocabulary | None) -> pl.Series:

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from polars.exceptions import PolarsError
 
 from dlrm.config import CategoricalColumn, DataConfig, DenseColumn, SchemaConfig, VocabularyConfig, format_count
-from dlrm.config.data import Counting, DynamicIdsConfig, Hashing
+from dlrm.config.data import Counting, Hashing
+from dlrm.config.dynamic_ids import DynamicIdsConfig
 from dlrm.data.encode.encoders import DenseEncoder, Encoders
 from dlrm.data.encode.vocabulary import (
     CountedVocabulary,

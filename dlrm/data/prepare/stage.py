@@ -2,7 +2,7 @@
 
 A part is a parsed block on disk, an uncompressed Arrow IPC file that is mapped into memory when it is needed: one
 record batch of one row, whose columns are lists, so that arrays of different lengths fit into one batch:
-    labels, further-<k>, weights, good, dense-<i>, codes-<f>, distinct-<f>, lengths-<f>
+    labels, further-<k>, weights, times, good, dense-<i>, codes-<f>, distinct-<f>, lengths-<f>
 Numbers are stored at half their width if that is exact, because disk space limits staging. The metadata of the
 schema holds the `PartRecord`, which describes the part as a whole.
 """
@@ -105,6 +105,10 @@ class StagedPart:
     def weights(self) -> NDArray[np.float32] | None:
         return self._get_optional_array("weights")
 
+    @property
+    def times(self) -> NDArray[np.float64] | None:
+        return self._get_optional_array("times")
+
     def dense(self, index: int) -> NDArray[np.float64]:
         return self._get_array(f"dense-{index}").astype(np.float64, copy=False)
 
@@ -124,6 +128,7 @@ class StagedPart:
             [self.dense(index) for index in range(len(self._schema.dense))],
             [self.categorical(index) for index in range(len(self._schema.categorical))],
             further_labels=self.further_labels,
+            times=self.times,
         )
 
     def _get_values(self, name: str) -> pa.Array:
@@ -142,6 +147,8 @@ def _make_arrays(parsed: Parsed) -> dict[str, pa.Array]:
     arrays |= {f"further-{index}": pa.array(labels) for index, labels in enumerate(table.further_labels)}
     if table.weights is not None:
         arrays["weights"] = pa.array(table.weights)
+    if table.times is not None:
+        arrays["times"] = pa.array(table.times)
     if parsed.good is not None:
         arrays["good"] = pa.array(parsed.good.view(np.uint8))
     for index, values in enumerate(table.dense):

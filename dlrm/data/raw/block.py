@@ -76,6 +76,8 @@ class RawTable:
     """Some of the values of the label column, where the schema has a positive one."""
     further_labels: Sequence[NDArray[np.float32]] = ()
     """K labels of further tasks, of shape [n], NaN where missing; empty if rows are read without labels."""
+    times: NDArray[np.float64] | None = None
+    """[n], seconds since 1970, NaN where missing; None if the schema has no time, or rows are read without labels."""
 
     @property
     def num_rows(self) -> int:
@@ -90,6 +92,7 @@ class RawTable:
             dense=[values[start:end] for values in self.dense],
             categorical=[column.cut(start, end) for column in self.categorical],
             further_labels=[labels[start:end] for labels in self.further_labels],
+            times=None if self.times is None else self.times[start:end],
         )
 
 

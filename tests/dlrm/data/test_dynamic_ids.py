@@ -32,10 +32,13 @@ class PlainMap:
     free: list[int] = field(default_factory=list[int])
     num_rows: int = 2
 
+    def is_old(self, last: int, window: int) -> bool:
+        """Whether a value that window `last` had last is forgotten at the beginning of `window`."""
+        return self.rule.ttl_rows is not None and last < window - max(-(-self.rule.ttl_rows // WINDOW), 1)
+
     def advance(self, window: int, values: list[int]) -> tuple[dict[int, int], list[int]]:
         """Return the row of each value that has one, and the rows that change hands. values: one a row of the log."""
-        ttl = None if self.rule.ttl_rows is None else max(-(-self.rule.ttl_rows // WINDOW), 1)
-        for value in [value for value, last in self.last.items() if ttl is not None and last < window - ttl]:
+        for value in [value for value, last in self.last.items() if self.is_old(last, window)]:
             if value in self.rows:
                 self.free.append(self.rows.pop(value))
             del self.counts[value], self.last[value]

@@ -32,8 +32,8 @@ from dlrm.reporting.reporter import Reporter
 from dlrm.train.build import PlannedTables, plan_tables
 from dlrm.train.run_events import (
     report_advice,
-    report_data_and_plan,
     report_guess,
+    report_labels,
     report_large_batch,
     report_length,
     report_methods,
@@ -341,8 +341,7 @@ def test_rows_of_one_label_are_told_from_rows_whose_other_labels_all_have_weight
     write_packed(tmp_path, replace(rows, labels=labels, weights=weights), random_rows(9, weighted=weighted))
     dataset = open_packed(tmp_path)
     job = JobConfig.model_validate({"data": {"format": "synthetic"}, "resources": {"memory": "4GiB"}})
-    planned = plan_tables(resolve(job), dataset.schema)
-    events = record(tmp_path / "attempt", lambda reporter: report_data_and_plan(reporter, dataset, planned))
+    events = record(tmp_path / "attempt", lambda reporter: report_labels(reporter, dataset, job))
     told = {event.name: event.message for event in events}
     assert told["one_label"] == f"{said.format(label)}: nothing can be learned"
 

@@ -59,6 +59,8 @@ def check_columns(found: pa.Schema, schema: SchemaConfig, file: str | None, with
             _check_type(found, label.name, _is_number, _NUMBERS, file)
     if with_labels and schema.weight is not None:
         _check_type(found, schema.weight, _is_number, _NUMBERS, file)
+    if with_labels and schema.time is not None:
+        _check_type(found, schema.time.name, _may_be_times, VALID_TIMES, file)
     lengths = schema.list_lengths
     for name in {column.name: None for column in schema.dense}:
         if name in lengths:
@@ -86,7 +88,7 @@ def _check_categorical(found: pa.Schema, column: CategoricalColumn, file: str | 
         _check_type(found, column.name, _is_number, _NUMBERS, file)
         return
     if column.time_part is not None:
-        _check_type(found, column.name, lambda kind: is_time_type(get_value_type(kind)), VALID_TIMES, file)
+        _check_type(found, column.name, _may_be_times, VALID_TIMES, file)
         return
     fits_value = _is_number if column.type == "integer" else _fits_strings
     expected = "integers, floats and decimals that are whole, bool, or text of these"
@@ -117,6 +119,10 @@ def _is_number(kind: pa.DataType) -> bool:
     types, value = pa.types, get_value_type(kind)
     is_typed = types.is_boolean(value) or types.is_floating(value) or types.is_decimal(value)
     return is_typed or types.is_integer(value) or _is_text(kind)
+
+
+def _may_be_times(kind: pa.DataType) -> bool:
+    return is_time_type(get_value_type(kind))
 
 
 def _is_list_of_numbers(kind: pa.DataType, length: int) -> bool:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dlrm.config import CategoricalColumn, DenseColumn, LabelColumn, SchemaConfig, format_count
-from dlrm.config.schema import SequenceConfig
+from dlrm.config.schema import SequenceConfig, TimeColumn
 from dlrm.config.time_format import TimePart
 from dlrm.data.raw.block import BadRows, CategoricalValues, Parsed, RawTable, format_value, make_unknown_labels
 from dlrm.data.raw.odd_values import OddKind, OddValues
@@ -42,7 +42,7 @@ _Explain = Callable[[pa.Scalar], tuple[str, str]]
 
 
 def list_columns_to_read(schema: SchemaConfig, with_labels: bool) -> list[str]:
-    """Return the names of the columns to read. with_labels: include the labels and the weight."""
+    """Return the names of the columns to read. with_labels: include the labels, the weight and the time."""
     return schema.names if with_labels else schema.input_names
 
 
@@ -90,6 +90,7 @@ class _ColumnReader:
         """Record the rows with other values than the path of the file states."""
         schema = self._schema
         times = {column.name for column in schema.categorical if column.time_part is not None}
+        times |= set() if schema.time is None else {schema.time.name}
         numbers = {column.name for column in schema.dense}
         for name in list_columns_to_read(schema, self._with_labels):
             if name not in stated:
@@ -121,6 +122,7 @@ class _ColumnReader:
             further_labels=[
                 self._read_further_label(label, columns[label.name]) for label in schema.further_labels if has_labels
             ],
+            times=None if schema.time is None or not has_labels else self._read_row_times(schema.time, columns),
         )
 
     def _read_label(self, values: pa.Array) -> NDArray[np.float32]:
@@ -190,7 +192,19 @@ class _ColumnReader:
         self._count_odd_values("extreme", column.name, int(np.count_nonzero(is_extreme)))
         return np.where(is_extreme, np.nan, numbers) if is_extreme.any() else numbers
 
+    def _read_row_times(self, column: TimeColumn, columns: Mapping[str, pa.Array]) -> NDArray[np.float64]:
+        """Read the times [n] of the rows in seconds since 1970, NaN where missing."""
+        seconds, is_time = self._read_times(column, columns[column.name])
+        return np.where(is_time, seconds.astype(np.float64), np.nan)
+
     def _read_time_part(self, column: CategoricalColumn, part: TimePart, values: pa.Array) -> CategoricalValues:
+        seconds, is_time = self._read_times(column, values)
+        return encode_distinct_values(pa.array(get_time_part(seconds, part), mask=~is_time))
+
+    def _read_times(
+        self, column: CategoricalColumn | TimeColumn, values: pa.Array
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Read times as `parse_times` does, and record values that are none."""
         key = column.name, column.time_format
         if key not in self._times:
             self._times[key] = parse_times(values, column.time_format)
@@ -203,7 +217,7 @@ class _ColumnReader:
             self._count_odd_values("extreme", column.name, int(np.count_nonzero(is_extreme)))
         explain = partial(explain_not_time, time_format=column.time_format)
         self._record_bad_values(column.name, is_wrong, values, explain)
-        return encode_distinct_values(pa.array(get_time_part(seconds, part), mask=~is_time))
+        return seconds, is_time
 
     def _read_categorical(self, column: CategoricalColumn, values: pa.Array) -> CategoricalValues:
         if column.bucketize is not None:

@@ -1,0 +1,107 @@
+"""Growing sets of objects below a prefix, in a real S3 server on loopback."""
+
+import threading
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from dlrm.config import DataConfig
+from dlrm.data.errors import DataError
+from dlrm.data.follow.prepare import Follower
+from dlrm.data.prepare.progress import NoteEvent, ProgressEvent
+from dlrm.data.raw.stores import clear_store_cache
+from tests.bucket.server import Bucket
+from tests.dlrm.data.test_follow import SIZES, follow, make_config, write_day
+
+pytest_plugins = ["tests.bucket.fixtures"]
+
+KEY = "clicks/day_{}.csv"
+
+
+class FollowedBucket:
+    """A follower of the objects below s3://bucket/clicks, with the events that it reports."""
+
+    def __init__(self, bucket: Bucket, directory: Path, train: str = "s3://bucket/clicks/day_*.csv") -> None:
+        document = make_config(directory).model_dump(mode="json", by_alias=True)
+        self.events: list[ProgressEvent | NoteEvent] = []
+        config = DataConfig.model_validate({**document, "train": [train]})
+        self.follower = Follower(config, ["s3://bucket/clicks"], directory / "prepared", None, 1, self.events.append)
+        self._bucket, self._directory = bucket, directory
+
+    def bring(self, *days: int) -> None:
+        for day in days:
+            write_day(self._directory / "day.csv", day)
+            self._bucket.write(KEY.format(day), (self._directory / "day.csv").read_bytes())
+
+    @property
+    def notes(self) -> list[str]:
+        return [event.name for event in self.events if isinstance(event, NoteEvent)]
+
+
+def test_objects_that_come_one_by_one_make_the_pieces_of_files_on_disk(bucket: Bucket, tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    expected, _ = follow(tmp_path / "disk", [range(6)])
+    followed = FollowedBucket(bucket, tmp_path)
+    for days in ((0,), (1, 2), (3, 4, 5)):
+        followed.bring(*days)
+        # A part of an upload, and what other programs leave, are no objects of the set.
+        bucket.write("clicks/_temporary/day_9.csv", b"x")
+        followed.follower.prepare_next(batch_rows=512, num_trained=-1)
+    ledger = followed.follower.prepare_next(batch_rows=512, num_trained=sum(SIZES))
+    assert [file.name for file in ledger.files] == [f"s3://bucket/{KEY.format(day)}" for day in range(6)]
+    assert [piece.num_rows for piece in ledger.pieces] == [piece.num_rows for piece in expected.pieces]
+    assert [piece.checksum for piece in ledger.pieces] == [piece.checksum for piece in expected.pieces]
+    assert set(followed.notes) == {"files_read"}
+
+
+def test_a_late_object_is_read_next_and_one_written_anew_is_not_read_again(bucket: Bucket, tmp_path: Path) -> None:
+    followed = FollowedBucket(bucket, tmp_path)
+    followed.bring(0, 3)
+    followed.follower.prepare_next(batch_rows=512, num_trained=-1)
+    followed.bring(1)
+    bucket.write(KEY.format(0), b"y,w,x,a,b,c\n1,1,0.5,3,t1,c1\n")
+    ledger = followed.follower.prepare_next(batch_rows=512, num_trained=sum(SIZES))
+    assert [Path(file.name).stem for file in ledger.files] == ["day_0", "day_3", "day_1"]
+    assert followed.notes.count("file_late") == followed.notes.count("file_changed") == 1
+
+
+def test_a_store_that_fails_is_asked_again(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    followed = FollowedBucket(bucket, tmp_path)
+    followed.bring(0)
+    first = followed.follower.prepare_next(batch_rows=512, num_trained=-1)
+    followed.bring(3)
+    # Requests fail at once, in place of after the client's own attempts.
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    clear_store_cache()
+    bucket.proxy.failing_fraction = 1.0
+    failed = threading.Event()
+
+    def mend(event: ProgressEvent | NoteEvent) -> None:
+        if isinstance(event, NoteEvent) and event.name == "look_failed":
+            failed.set()
+            bucket.proxy.failing_fraction = 0.0
+        followed.events.append(event)
+
+    followed.follower.on_event = mend
+    followed.follower.config = followed.follower.config.model_copy(
+        update={"follow": followed.follower.config.follow.model_copy(update={"idle_minutes": None})}  # pyright: ignore
+    )
+    ledger = followed.follower.prepare_next(batch_rows=512, num_trained=first.num_rows)
+    assert failed.is_set()
+    assert [Path(file.name).stem for file in ledger.files] == ["day_0", "day_3"]
+
+
+def test_a_table_in_a_bucket_and_a_prefix_outside_the_roots_are_refused(bucket: Bucket, tmp_path: Path) -> None:
+    write_deltalake(str(tmp_path / "table"), pa.table({"y": [0, 1], "a": [1, 2]}))
+    for path in sorted((tmp_path / "table").rglob("*")):
+        if path.is_file():
+            bucket.write(f"clicks/table/{path.relative_to(tmp_path / 'table')}", path.read_bytes())
+    for train, said in (
+        ("s3://bucket/clicks/table", "data.follow: is of a table"),
+        ("s3://bucket/other", "outside"),
+    ):
+        followed = FollowedBucket(bucket, tmp_path, train)
+        with pytest.raises(DataError, match=said):
+            followed.follower.prepare_next(batch_rows=512, num_trained=-1)
