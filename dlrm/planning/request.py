@@ -130,7 +130,7 @@ def make_plan_request(
     transport = choose_transport(job, here)
     ranks_per_node, is_on_cpu = job.resources.workers_per_node, topology.device == "cpu"
     return PlanRequest(
-        tables=tuple(tables),
+        tables=tuple(replace(table, dtype=job.sharding.table_dtype) for table in tables),
         topology=topology,
         global_size=job.batch.global_size,
         chunk_size=resolved.chunk_size,
