@@ -19,7 +19,7 @@ from tests.dlrm.train.warm_start.test_start import assemble_tables, make_job, ma
 from tests.rank_pool.pool import RankPools
 from tests.sharding.read_checkpoint import read_whole
 
-INT8 = {"sharding": {"plan": "row_wise", "table_dtype": "int8"}}
+INT8: dict[str, Any] = {"sharding": {"plan": "row_wise", "table_dtype": "int8"}}
 RUN = {"eval_every_fraction": 1.0, "yardsticks": "none", "deltas": True}
 
 

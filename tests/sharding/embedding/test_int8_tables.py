@@ -51,7 +51,7 @@ def join_rows(results: list[TablesResult]) -> dict[str, torch.Tensor]:
 def alone(rank_pools: RankPools) -> dict[OptimizerName, TablesResult]:
     """Results of one rank that holds whole tables, by optimizer."""
     run = rank_pools.of(1).run
-    layouts = {optimizer: make_layout("table_wise", 1, optimizer=optimizer) for optimizer in OPTIMIZERS}
+    layouts: dict[OptimizerName, TableLayout] = {of: make_layout("table_wise", 1, optimizer=of) for of in OPTIMIZERS}
     return {optimizer: run(look_up_and_update, of, draw_three_batches())[0] for optimizer, of in layouts.items()}
 
 
