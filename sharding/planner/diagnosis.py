@@ -236,7 +236,7 @@ def _count_table_bytes(request: PlanRequest, option: ShardingOption) -> int:
     table = option.table
     if request.is_in_files and not option.is_replicated:
         return 0
-    return count_device_bytes(request.optimizer, table.cache_share, table.num_rows, table.embedding_dim)
+    return count_device_bytes(request.optimizer, table.cache_share, table.num_rows, table.embedding_dim, table.dtype)
 
 
 def _list_memory_uses(request: PlanRequest, placement: PlacementState) -> list[MemoryUse]:
@@ -259,7 +259,7 @@ def _list_memory_uses(request: PlanRequest, placement: PlacementState) -> list[M
             kept_bytes = (
                 0
                 if request.is_in_files and not option.is_replicated
-                else count_device_bytes(request.optimizer, share, block.num_rows, block.num_columns)
+                else count_device_bytes(request.optimizer, share, block.num_rows, block.num_columns, option.table.dtype)
             )
             kept[memory_domain] += kept_bytes
             buffers[memory_domain][number] += shard.num_bytes - kept_bytes

@@ -17,7 +17,6 @@ from sharding.planner.types import (
     PlanRequest,
     Table,
     TablePlan,
-    count_weight_and_state_bytes,
 )
 
 ID_BYTES = 8
@@ -87,9 +86,7 @@ class MemoryEstimator:
         """
         if self._request.is_in_files:
             return 0
-        if table.dtype == "int8":
-            return count_weight_and_state_bytes(self._request.optimizer, num_rows, num_columns, table.dtype)
-        return count_device_bytes(self._request.optimizer, table.cache_share, num_rows, num_columns)
+        return count_device_bytes(self._request.optimizer, table.cache_share, num_rows, num_columns, table.dtype)
 
     def estimate_shard_buffer_bytes(self, table: Table, num_rows: int, num_columns: int) -> int:
         """Return the bytes of a shard on its owner that are neither weights nor state: an average, and buffers."""

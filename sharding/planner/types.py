@@ -327,6 +327,8 @@ class PlanRequest:
     """Whether an average of the weights is kept beside them."""
     num_batches: int = 2
     """Batches whose ids a rank holds at the same time: the present one, and batches read ahead."""
+    may_be_int8: bool = False
+    """Whether rows of tables might be int8, as far as the rest of the job goes."""
     may_lie_in_files: bool = False
     """Whether tables might lie in files, as far as the rest of the job goes."""
     resident_bytes: int | None = None

@@ -52,7 +52,9 @@ def measure_quanta(rows: torch.Tensor) -> torch.Tensor:
 
 
 def test_the_model_has_the_numbers_of_the_checkpoint_in_fp32(trained: RunDirectory):
-    checkpoint = find_newest_checkpoint(trained.checkpoints).path
+    newest = find_newest_checkpoint(trained.checkpoints)
+    assert newest is not None
+    checkpoint = newest.path
     tables, state = load_tables(trained), read_whole(checkpoint)
     assert len(tables) == 26
     for name, table in tables.items():

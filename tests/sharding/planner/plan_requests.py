@@ -94,6 +94,7 @@ def draw_requests(draw: st.DrawFn) -> PlanRequest:
         transport=transport,
         plan=draw(st.sampled_from(types)),
         rules=(Rule("t1*", draw(st.sampled_from(types))),) if len(tables) > 1 else (),
+        may_be_int8=dtype == "fp32" and topology.device == "cpu" and draw(st.booleans()),
         may_lie_in_files=in_files,
         resident_bytes=draw(st.sampled_from([2**24, 2**28, 2**40])) if in_files and draw(st.booleans()) else None,
     )
