@@ -311,10 +311,16 @@ def _find_buffered_tables(request: PlanRequest, options: Sequence[ShardingOption
 
 
 def _find_changed_fields(old: Any, new: Any) -> dict[str, Any]:
-    """Return the fields in which `new` differs from `old`; for a nested dataclass its own changed fields."""
+    """Return the fields in which `new` differs from `old`.
+
+    A nested dataclass has its own changed fields, and tables have them by name.
+    """
     changed: dict[str, Any] = {}
     for name in (member.name for member in fields(old)):
         before, after = getattr(old, name), getattr(new, name)
-        if before != after:
+        if before != after and name == "tables":
+            pairs = zip(before, after, strict=True)
+            changed[name] = {table.name: _find_changed_fields(table, other) for table, other in pairs}
+        elif before != after:
             changed[name] = _find_changed_fields(before, after) if is_dataclass(before) else after
     return changed
