@@ -30,7 +30,7 @@ class DecodingPlanner(DefaultLoadPlanner):
             saved = metadata.state_dict_metadata.get(name)
             if not isinstance(saved, TensorStorageMetadata) or saved.properties.dtype != torch.uint8:
                 continue
-            if isinstance(tensor, torch.Tensor) and tensor.dtype == torch.float32:
+            if type(tensor) is torch.Tensor and tensor.dtype == torch.float32:
                 self._decoded[name] = tensor
                 # A shape without memory: nothing is read into it.
                 self.state_dict[name] = torch.empty(1, dtype=torch.uint8).expand(saved.size)
