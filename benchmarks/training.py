@@ -80,6 +80,8 @@ class Shape:
     """Memory of the job."""
     resident_memory: str | None = None
     """Memory of the tables, which then lie in files; None: all are in memory."""
+    table_dtype: str = "fp32"
+    """Number format of the tables' rows."""
 
     @classmethod
     def from_arguments(cls, arguments: argparse.Namespace) -> Self:
@@ -98,6 +100,7 @@ class Shape:
             device=arguments.device,
             chunk_size=arguments.chunk or "auto",
             optimizer=arguments.optimizer,
+            table_dtype=arguments.table_dtype,
         )
 
     def with_reduction(self, reduction: str) -> Self:
@@ -121,6 +124,7 @@ class Shape:
                 "exchange_dtype": self.exchange_dtype,
                 "transport": self.transport,
                 "resident_memory": self.resident_memory,
+                "table_dtype": self.table_dtype,
             },
             "precision": "bf16" if self.precision == "bf16" else "fp32",
             "resources": {
@@ -209,6 +213,7 @@ def add_shape_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tables", type=parse_count, default=26, help="categorical features")
     parser.add_argument("--rows", type=parse_count, default=100_000, help="rows of each table")
     parser.add_argument("--dim", type=parse_count, default=64, help="D, embedding dimension")
+    parser.add_argument("--table-dtype", choices=["fp32", "int8"], default="fp32", help="number format of the rows")
     architectures = ModelConfig.model_json_schema()["properties"]["architecture"]
     parser.add_argument("--architecture", choices=architectures.get("enum", [architectures["default"]]), default="dlrm")
     parser.add_argument(

@@ -34,16 +34,14 @@ def load_state(
 ) -> None:
     """Read what `state` names from the checkpoint `path`: tensors in place, other values replaced in the dictionary.
 
-    group: ranks that call this together; None if this process reads for itself. after_piece: called after each piece
-    of a tensor. Raises CheckpointError.
+    Rows of int8 are decoded if the tensor is fp32. group: ranks that call this together; None if this process reads for
+    itself. after_piece: called after each piece of a tensor. Raises CheckpointError.
     """
-    from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
     from torch.distributed.checkpoint.state_dict_loader import load
 
-    planner = DefaultLoadPlanner()
-    if after_piece is not None:
-        planner.commit_tensor = lambda read_item, tensor: after_piece()  # noqa: ARG005
+    from dlrm.checkpoint.load_planner import DecodingPlanner
 
+    planner = DecodingPlanner(after_piece)
     with translate_checkpoint_errors(path, "cannot be read"), warnings.catch_warnings():
         # One process reads for itself on purpose.
         warnings.filterwarnings("ignore", message="torch.distributed is disabled", category=UserWarning)

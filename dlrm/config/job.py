@@ -34,6 +34,7 @@ from dlrm.config.resources import NodeRange, ResourcesConfig
 from dlrm.config.run import RUN_IN_TIME, RunConfig, RunSpec
 from dlrm.config.sharding import COLUMN_TYPES, WHOLE_ROW_TYPES, ShardingConfig
 from dlrm.config.table_dims import find_idle_rule
+from dlrm.config.table_dtype import check_table_dtype
 from dlrm.config.tasks import find_unlabelled_task
 
 ORDER_BYTES_PER_ROW = 8
@@ -237,6 +238,11 @@ class JobSpec(Config):
             tables = (column.feature for column in self.data.raw_schema.categorical if column.sequence is None)
             if (idle := find_idle_rule(self.model.table_dims, tables)) is not None:
                 raise invalid(idle.field, idle.message, idle.valid)
+        return self
+
+    @model_validator(mode="after")
+    def _check_table_dtype(self) -> Self:
+        check_table_dtype(self.sharding, self.resources, has_average=self.averaging is not None)
         return self
 
     @model_validator(mode="after")

@@ -69,6 +69,10 @@ class ShardingConfig(Config):
     """Number format in which ranks exchange pooled embeddings and their gradients. fp16 rounds to 11 bits, and a step
     with a gradient beyond its range is dropped; rows whose sample weight is a millionth of the mean lose a tenth of
     their gradient, and rows of a hundred-millionth all of it. bf16 rounds to 8 bits, and has the range of fp32."""
+    table_dtype: Literal["fp32", "int8"] = "fp32"
+    """Number format of the tables' rows in training. int8: 8 bits for each number, with a scale and an offset for each
+    row. The optimizer's state, embeddings and gradients stay fp32, and an update is rounded at random so that it is
+    right on average. For CPUs, and for tables that are whole or split by rows."""
     transport: Literal["auto", "memory", "network", "torchrec"] = "auto"
     """Transport by which ranks reach each other's tables and dense gradients. memory: ranks of one machine map the same
     memory; network: all-to-all and all-reduce between CPUs; torchrec: TorchRec's sharded tables, on GPUs and CPUs;

@@ -79,7 +79,7 @@ def choose_transport(job: JobSpec, here: MachineResources) -> Transport:
         return "memory"
     if job.sharding.transport != "auto":
         return job.sharding.transport
-    if job.resources.gpus_per_worker or here.has_operators is False:
+    if job.resources.gpus_per_worker or (here.has_operators is False and job.sharding.table_dtype == "fp32"):
         return "torchrec"
     return "memory" if job.resources.num_nodes == 1 else "network"
 
@@ -124,6 +124,8 @@ def _describe_missing_operators(job: JobSpec, here: MachineResources) -> str:
         return "planned as if the native operators were built, which is unknown without torch"
     if job.sharding.resident_memory is not None:
         return "tables in files (sharding.resident_memory) need the native operators, which are not built here"
+    if job.sharding.table_dtype == "int8":
+        return "rows of int8 (sharding.table_dtype) need the native operators, which are not built here"
     asked = job.sharding.transport
     if asked != "auto":
         return f'"{asked}" needs the native operators, which are not built here (valid: "auto", "torchrec")'

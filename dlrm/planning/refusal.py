@@ -16,7 +16,6 @@ from dlrm.planning.byte_sizes import (
 from sharding.planner import Diagnosis, NoPlanError, Plan, PlanError, PlanRequest, make_plan
 from sharding.planner.cache_size import count_device_bytes
 from sharding.planner.diagnosis import BlamedRule, MemoryUse
-from sharding.planner.types import count_weight_and_state_bytes
 
 
 def make_plan_or_refuse(request: PlanRequest) -> Plan:
@@ -73,11 +72,9 @@ def _describe_table(diagnosis: Diagnosis) -> str:
     """Describe a table that does not fit: its size as a whole, and in the smallest shards that it may have."""
     request, option = diagnosis.request, diagnosis.option
     device, table = request.topology.device, option.table
-    size = format_for_sentence(
-        count_weight_and_state_bytes(request.optimizer, table.num_rows, table.embedding_dim), device
-    )
+    size = format_for_sentence(table.count_bytes(request.optimizer), device)
     if table.is_cached:
-        of_cache = count_device_bytes(request.optimizer, table.cache_share, table.num_rows, table.embedding_dim)
+        of_cache = count_device_bytes(request.optimizer, table.cache_share, table.num_rows, table.embedding_dim, "fp32")
         size += f", {format_for_sentence(of_cache, device)} with {100 * table.cache_share:g} % of it cached"
     if option.is_replicated:
         size += ", with a copy on every rank"
@@ -85,7 +82,7 @@ def _describe_table(diagnosis: Diagnosis) -> str:
         size += ", whole on one rank"
     else:
         on_rank = count_device_bytes(
-            request.optimizer, table.cache_share, option.blocks[0].num_rows, option.blocks[0].num_columns
+            request.optimizer, table.cache_share, option.blocks[0].num_rows, option.blocks[0].num_columns, table.dtype
         )
         is_splittable = "it may be split: " if option.is_automatic else ""
         parts = f"{format_for_sentence(on_rank, device)} per rank in {len(option.blocks)} parts"
@@ -139,14 +136,13 @@ def _list_settings(request: PlanRequest, other: PlanRequest, cache_share: float)
         yield f"sharding.min_cache_share = {other.min_cache_share} (share of a table that GPUs cache: slower)"
     if other.resident_bytes is not None and other.resident_bytes != request.resident_bytes:
         size = format_for_document(other.resident_bytes, topology.device)
-        of_tables = sum(
-            count_weight_and_state_bytes(request.optimizer, table.num_rows, table.embedding_dim)
-            for table in request.tables
-        )
+        of_tables = sum(table.count_bytes(request.optimizer) for table in request.tables)
         on_disk = format_for_sentence(of_tables, "cuda")
         yield f'sharding.resident_memory = "{size}" (tables in files: {on_disk} of disk, slower, the same result)'
     if changed.num_nodes != topology.num_nodes:
         yield f"resources.nodes = {changed.num_nodes} ({changed.world_size} ranks)"
+    if [table.dtype for table in other.tables] != [table.dtype for table in request.tables]:
+        yield 'sharding.table_dtype = "int8" (rows of 8 bits a number, rounded at random)'
     if other.optimizer != request.optimizer:
         yield f'table_optimizer.name = "{other.optimizer}" (which keeps less state)'
     if other.plan != request.plan:

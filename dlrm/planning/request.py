@@ -134,7 +134,7 @@ def make_plan_request(
     transport = choose_transport(job, here)
     ranks_per_node, is_on_cpu = job.resources.workers_per_node, topology.device == "cpu"
     return PlanRequest(
-        tables=tuple(tables),
+        tables=tuple(replace(table, dtype=job.sharding.table_dtype) for table in tables),
         topology=topology,
         global_size=job.batch.global_size,
         chunk_size=resolved.chunk_size,
@@ -165,15 +165,18 @@ def make_plan_request(
         min_cache_share=job.sharding.min_cache_share,
         is_averaged=job.averaging is not None,
         num_batches=num_batches,
-        may_lie_in_files=transport == "memory" and _may_lie_in_files(job),
+        may_be_int8=transport != "torchrec"
+        and job.sharding.table_dtype == "fp32"
+        and _may_set(job, table_dtype="int8"),
+        may_lie_in_files=transport == "memory" and _may_set(job, resident_memory=MIN_RESIDENT_MEMORY),
         resident_bytes=job.sharding.resident_memory,
     )
 
 
-def _may_lie_in_files(job: JobConfig) -> bool:
-    """Whether the document would be valid with tables in files."""
+def _may_set(job: JobConfig, **sharding: object) -> bool:
+    """Whether the document would be valid with these settings of `sharding`."""
     document = job.model_dump(mode="json")
-    document["sharding"]["resident_memory"] = MIN_RESIDENT_MEMORY
+    document["sharding"] |= sharding
     try:
         JobConfig.model_validate(document)
     except ValidationError:

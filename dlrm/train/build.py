@@ -271,6 +271,8 @@ def _make_tables(
     except TransportError as error:
         if mapped is not None:
             raise DataError(str(error), field="sharding.resident_memory", valid="null") from None
+        if job.sharding.table_dtype == "int8" and job.sharding.transport == "auto":
+            raise DataError(str(error), field="sharding.table_dtype", valid='"fp32"') from None
         others = [name for name in ("auto", *get_args(TransportName)) if name != job.sharding.transport]
         valid = ", ".join(f'"{name}"' for name in others)
         raise DataError(str(error), field="sharding.transport", valid=valid) from None

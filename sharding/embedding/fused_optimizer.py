@@ -21,6 +21,10 @@ class FusedUpdateParams:
     """Learning rate for a gradient at `scale`."""
     gradient_multiplier: float
     """Factor from the scale of the gradients in transit to `scale`."""
+    seed: int = 0
+    """Seed of the random bits by which rows of int8 are rounded."""
+    number: int = 0
+    """Number of the update: those bits are others in every update."""
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from sharding.counter_random import random_bits
+from sharding.embedding.int8_rows import to_stored
 
 ROWS_PER_BLOCK = 4096
 """Rows that one generator draws; a shard draws every block of rows that it touches."""
@@ -22,7 +23,7 @@ def fill_uniform(
     bound: float,
     draw: int = 0,
 ) -> None:
-    """Fill `shard` [rows, columns] of a table with numbers from U(-bound, bound).
+    """Fill `shard`, [rows, columns] of a table or its whole rows in int8, with numbers from U(-bound, bound).
 
     A weight depends on the seed, the table's name, the draw, and its row and column in the whole table, and on nothing
     else. row_offset, column_offset: first row and column of the shard in the table. num_columns: D of the whole table.
@@ -35,7 +36,8 @@ def fill_uniform(
         generator = torch.Generator().manual_seed(_derive_block_seed(seed, table_name, block, draw))
         drawn = torch.rand(ROWS_PER_BLOCK, num_columns, generator=generator).mul_(2 * bound).sub_(bound)
         columns = slice(column_offset, column_offset + shard.shape[1])
-        shard[start - row_offset : end - row_offset].copy_(drawn[start - first : end - first, columns])
+        rows = to_stored(drawn[start - first : end - first, columns], shard.dtype)
+        shard[start - row_offset : end - row_offset].copy_(rows)
 
 
 def draw_rows(table_name: str, seed: int, rows: torch.Tensor, num_columns: int, bound: float) -> torch.Tensor:

@@ -34,18 +34,18 @@ class TransportError(RuntimeError):
 
 
 def choose_transport(
-    choice: TransportChoice, ranks: Ranks, dtype: torch.dtype, *, needs_counts: bool = False
+    choice: TransportChoice, ranks: Ranks, dtype: torch.dtype, *, needs_counts: bool = False, has_int8: bool = False
 ) -> TransportName:
     """Choose the transport of sharded tables. Collective; the same answer on all ranks.
 
     choice: "auto" is the first of memory, network and TorchRec's that works here. dtype: number format in which pooled
-    embeddings and gradients travel between ranks. needs_counts: see `CountRule.needs_counts`. Raises
-    TransportError if none works, or not the one asked for.
+    embeddings and gradients travel between ranks. needs_counts: see `CountRule.needs_counts`. has_int8:
+    whether some table has rows of int8. Raises TransportError if none works, or not the one asked for.
     """
     names = get_args(TransportName) if choice == "auto" else (choice,)
     obstacles: list[str] = []
     for name in names:
-        obstacle = _find_obstacle(name, ranks, dtype, needs_counts=needs_counts)
+        obstacle = _find_obstacle(name, ranks, dtype, needs_counts=needs_counts, has_int8=has_int8)
         if obstacle is None:
             return name
         obstacles.append(f'"{name}" {obstacle}')
@@ -124,7 +124,9 @@ def _select_tables(plan: Plan, tables: Sequence[int]) -> Plan:
     return Plan(plan.world_size, tuple(plan.tables[table] for table in tables))
 
 
-def _find_obstacle(name: TransportName, ranks: Ranks, dtype: torch.dtype, *, needs_counts: bool) -> str | None:
+def _find_obstacle(
+    name: TransportName, ranks: Ranks, dtype: torch.dtype, *, needs_counts: bool, has_int8: bool
+) -> str | None:
     """Say why a transport does not work here, as a verb phrase about it; None if it works."""
     if name == "torchrec":
         # Every rank has the packages of the same machine image; a rank without them fails by itself.
@@ -133,6 +135,8 @@ def _find_obstacle(name: TransportName, ranks: Ranks, dtype: torch.dtype, *, nee
             return f"needs the package {missing[0]}"
         if needs_counts:
             return f"does not count how often a row occurs, which {COUNTING_FIELDS} need"
+        if has_int8:
+            return "keeps tables in fp32 alone"
         if dtype == torch.bfloat16 and ranks.device.type == "cpu":
             # Its codec would silently send fp16.
             return 'has no bf16 exchange between CPUs; sharding.exchange_dtype = "fp16" works'

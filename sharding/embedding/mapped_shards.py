@@ -79,9 +79,10 @@ def _place_rows(specs: Sequence[ShardSpec], optimizer: TableOptimizer) -> list[R
     """Lay out the file of a rank: the weights of each of its shards, then the state of each."""
     places: list[RowPlace] = []
     end = 0
-    shapes = [*(spec.shape for spec in specs), *(get_state_shape(spec, optimizer) for spec in specs)]
-    for spec, shape in zip([*specs, *specs], shapes, strict=True):
-        block, num_bytes = spec.block, math.prod(shape) * FLOAT_BYTES
+    sizes = [spec.block.count_weight_bytes(spec.table.dtype) for spec in specs]
+    sizes += [math.prod(get_state_shape(spec, optimizer)) * FLOAT_BYTES for spec in specs]
+    for spec, num_bytes in zip([*specs, *specs], sizes, strict=True):
+        block = spec.block
         places.append(RowPlace(spec.feature, block.first_row, block.num_rows, end, num_bytes // block.num_rows))
         end += round_up_to_cache_line(num_bytes)
     return places

@@ -30,7 +30,7 @@ class _VisibleShard:
 
     spec: ShardSpec
     weights: torch.Tensor
-    """[R, C]"""
+    """Weights as in `Shard`."""
 
 
 class SharedBatchBuffer:
@@ -234,14 +234,14 @@ def _view_shards(specs: list[ShardSpec], buffer: SharedBuffer) -> list[_VisibleS
     shards: list[_VisibleShard] = []
     first_byte = 0
     for spec in specs:
-        shards.append(_VisibleShard(spec, buffer.view_tensor(torch.float32, spec.shape, first_byte)))
+        shards.append(_VisibleShard(spec, buffer.view_tensor(spec.dtype, spec.stored_shape, first_byte)))
         first_byte += _count_weight_bytes(spec)
     return shards
 
 
 def _count_weight_bytes(spec: ShardSpec) -> int:
     """Count the bytes that the weights of a shard take in its rank's buffer."""
-    return round_up_to_cache_line(spec.block.weight_bytes)
+    return round_up_to_cache_line(spec.block.count_weight_bytes(spec.table.dtype))
 
 
 def _count_offset_bytes(num_offsets: int) -> int:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import torch
 
 from sharding.embedding.fused_optimizer import EPS, FusedUpdateParams, TableOptimizer
+from sharding.embedding.int8_rows import make_rounding_key
 from sharding.embedding.shard import Shard
 from sharding.native import find_load_error, load_library
 
@@ -30,8 +31,8 @@ def pool(
 ) -> None:
     """Write for each of m bags the sum of its rows into `out` [m, C]; rows that `weights` does not hold count as 0.
 
-    weights: [R, C], rows [first_row, first_row + R) of a table. offsets: [m + 1] indices into `ids` where bags begin.
-    accumulate: add to what `out` holds.
+    weights: as in `Shard`, rows [first_row, first_row + R) of a table. offsets: [m + 1] indices into `ids` where bags
+    begin. accumulate: add to what `out` holds.
     """
     torch.ops.dlrm_tables.pool(weights, ids, offsets, first_row, out, accumulate)
 
@@ -62,6 +63,9 @@ def apply_update(
         EPS,
         params.gradient_multiplier,
         **optimizer.count_rule.get_native_settings(params.scale),
+        rounding_key=0
+        if shard.weights.dtype != torch.uint8
+        else make_rounding_key(params.seed, params.number, shard.spec),
     )
 
 

@@ -62,7 +62,10 @@ class NetworkTransport:
         """
         self._optimizer, self._ranks, self._dtype, self._chunk_size = optimizer, ranks, dtype, chunk_size
         self._specs = [list_shard_specs(plan, rank, replicated=False) for rank in range(ranks.world_size)]
-        self._shards = [make_shard(spec, optimizer, torch.empty(spec.shape)) for spec in self._specs[ranks.rank]]
+        self._shards = [
+            make_shard(spec, optimizer, torch.empty(spec.stored_shape, dtype=spec.dtype))
+            for spec in self._specs[ranks.rank]
+        ]
         self._layout = _OutputLayout.from_specs(self._specs)
         self._id_thread = id_thread
 

@@ -7,6 +7,7 @@ import torch
 
 from sharding.embedding.fused_optimizer import TableOptimizer
 from sharding.planner import Block, Plan, Table
+from sharding.planner.types import GRID_BYTES
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,16 @@ class ShardSpec:
         return self.block.num_rows, self.block.num_columns
 
     @property
+    def stored_shape(self) -> tuple[int, int]:
+        """Shape of the weights as they are stored: [R, C], or [R, C + 8] if rows are int8."""
+        return self.block.num_rows, self.block.num_columns + (GRID_BYTES if self.dtype == torch.uint8 else 0)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Dtype of the weights as they are stored: uint8 if rows are int8, with a scale and an offset each."""
+        return torch.uint8 if self.table.dtype == "int8" else torch.float32
+
+    @property
     def sort_key(self) -> tuple[int, int, int]:
         """Key that sorts shards of the same columns by their first row."""
         return self.feature, self.block.first_column, self.block.first_row
@@ -40,7 +51,7 @@ class Shard:
 
     spec: ShardSpec
     weights: torch.Tensor
-    """[R, C] fp32, contiguous."""
+    """[R, C] fp32, or [R, C + 8] uint8 if rows are int8 (see `int8_rows`); contiguous."""
     state: torch.Tensor
     """Optimizer state of the shape `TableOptimizer.get_state_shape`; [0] where the optimizer keeps none."""
 
@@ -57,8 +68,8 @@ def list_shard_specs(plan: Plan, rank: int, *, replicated: bool) -> list[ShardSp
 
 
 def make_shard(spec: ShardSpec, optimizer: TableOptimizer, weights: torch.Tensor) -> Shard:
-    """Make a shard whose rows were never updated. weights: [R, C], not initialised yet. The state is zero."""
-    return Shard(spec, weights, weights.new_zeros(get_state_shape(spec, optimizer)))
+    """Make a shard whose rows were never updated. weights: as in `Shard`, not initialised yet. The state is zero."""
+    return Shard(spec, weights, torch.zeros(get_state_shape(spec, optimizer), device=weights.device))
 
 
 def get_state_shape(spec: ShardSpec, optimizer: TableOptimizer) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ import torch.distributed as dist
 from sharding.comm.process_groups import Ranks
 from sharding.embedding.fused_optimizer import FusedUpdateParams, TableOptimizer
 from sharding.embedding.initial_weights import draw_rows, fill_uniform
+from sharding.embedding.int8_rows import to_stored
 from sharding.embedding.make_transport import TransportChoice, TransportMaker, choose_transport
 from sharding.embedding.mapped_shards import MappedFiles
 from sharding.embedding.shard import Shard
@@ -72,10 +73,12 @@ class ShardedTables:
         """
         self._plan, self._optimizer, self._ranks, self._pooling = plan, optimizer, ranks, pooling
         self._seed = seed
+        self._num_updates = torch.zeros(1, dtype=torch.int64)
         self._dtype = EXCHANGE_DTYPES[exchange_dtype]
         # Only one transport can use files: if it does not work here, its error says why.
         choice = transport if mapped is None else "memory"
-        name = choose_transport(choice, ranks, self._dtype, needs_counts=optimizer.count_rule.needs_counts)
+        needs_counts, has_int8 = optimizer.count_rule.needs_counts, self._has_int8
+        name = choose_transport(choice, ranks, self._dtype, needs_counts=needs_counts, has_int8=has_int8)
         self.is_in_memory = name == "memory"
         """Whether all ranks share memory, also if there are no tables."""
         maker = TransportMaker(optimizer, ranks, self._dtype, name, mapped)
@@ -85,6 +88,10 @@ class ShardedTables:
         num_columns = len(plan.tables) + sum(shape.max_length for shape in sequences)
         self._chunk_buffer = _ChunkBuffer(num_columns, plan.embedding_dim, ranks.device)
         self._begin_rows(0)
+
+    @property
+    def _has_int8(self) -> bool:
+        return any(planned.table.dtype == "int8" for planned in self._plan.tables)
 
     @property
     def id_dtype(self) -> torch.dtype:
@@ -111,7 +118,15 @@ class ShardedTables:
         lengths = handle.ids.lengths[: len(self._plan.tables)] if has_means else None
         is_mean = self._pooling == "mean"
         return PooledBatch(
-            shares, self._optimizer, full_rows, self._dtype, self._chunk_buffer, lengths, is_mean=is_mean
+            shares,
+            self._optimizer,
+            full_rows,
+            self._dtype,
+            self._chunk_buffer,
+            lengths,
+            is_mean=is_mean,
+            seed=self._seed,
+            num_updates=self._num_updates,
         )
 
     def state_dict(self) -> TableStateDict:
@@ -119,7 +134,11 @@ class ShardedTables:
 
         For use until the next lookup, as `list_shards`.
         """
-        return make_state_dict(self._plan, self.list_shards(), self._optimizer, self._ranks.table_group)
+        state = make_state_dict(self._plan, self.list_shards(), self._optimizer, self._ranks.table_group)
+        if self._has_int8:
+            # Later updates then round as those of a run that never stopped.
+            state["rounding"] = {"num_updates": self._num_updates}
+        return state
 
     def arrange_by_table(self, tensors: Sequence[torch.Tensor]) -> NamedTables:
         """Return `tensors`, one for each of `list_shards` and of its shape, as `state_dict` returns the weights."""
@@ -160,7 +179,7 @@ class ShardedTables:
             if shard.state.numel():
                 shard.state[places] = self._optimizer.initial_state
             drawn = draw_rows(table.name, self._seed, local, table.embedding_dim, 1 / math.sqrt(table.num_rows))
-            shard.weights[places] = drawn[:, shard.spec.columns].to(shard.weights.device)
+            shard.weights[places] = to_stored(drawn[:, shard.spec.columns], shard.spec.dtype).to(shard.weights.device)
         dist.barrier(self._ranks.table_group)
 
     @torch.no_grad()
@@ -202,14 +221,17 @@ class PooledBatch:
         lengths: torch.Tensor | None,
         *,
         is_mean: bool,
+        seed: int,
+        num_updates: torch.Tensor,
     ) -> None:
         """Keep what reading needs. full_rows: as for `lookup`. dtype: of the exchange.
 
         lengths: [T, b] int32, where sums of the bags of T tables are made means. is_mean: whether they may be, in this
-        batch or another.
+        batch or another. seed: of the tables. num_updates: [1], number of their updates, which this batch's increases.
         """
         self._shares, self._optimizer, self._full_rows = shares, optimizer, full_rows
         self._dtype, self._buffer, self._lengths = dtype, buffer, lengths
+        self._seed, self._num_updates = seed, num_updates
         self.gradient_dtype = torch.float32 if is_mean else dtype
         """Dtype in which `write_gradient` loses nothing more: gradients of means are rounded for the exchange after
         they are divided."""
@@ -253,7 +275,10 @@ class PooledBatch:
             scale=scale,
             learning_rate=self._optimizer.scale_learning_rate(learning_rate, scale),
             gradient_multiplier=scale / self.scale,
+            seed=self._seed,
+            number=int(self._num_updates),
         )
+        self._num_updates += 1
         for share in self._shares:
             share.apply_update(params)
 

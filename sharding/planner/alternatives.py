@@ -56,6 +56,8 @@ def _list_alternatives(
     if memory_bytes is not None:
         yield iter([with_memory(request, memory_bytes)])
     yield _with_more_nodes(request)
+    if request.may_be_int8:
+        yield iter([replace(request, tables=tuple(replace(table, dtype="int8") for table in request.tables))])
     if request.optimizer == "adagrad":
         yield (replace(request, optimizer=optimizer) for optimizer in ("rowwise_adagrad", "sgd"))
     if request.plan != "auto" or request.rules:

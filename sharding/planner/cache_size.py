@@ -8,8 +8,9 @@ used last (LRU); what a cache takes is counted as FBGEMM allocates it (`split_ta
 import math
 
 from sharding.planner.types import (
-    FLOAT_BYTES,
+    TableDtype,
     TableOptimizerName,
+    count_row_bytes,
     count_state_bytes,
     count_weight_and_state_bytes,
 )
@@ -22,9 +23,9 @@ START_BYTES = 28
 """Bytes of the host for each row of a cached table while FBGEMM makes the list of `INDEX_BYTES`, in Python."""
 
 
-def count_cache_bytes(cache_share: float, num_rows: int, num_columns: int) -> int:
+def count_cache_bytes(cache_share: float, num_rows: int, num_columns: int, dtype: TableDtype) -> int:
     """Return the bytes of the GPU for the cached weights of a shard, or for all of them if nothing is cached."""
-    return math.ceil(cache_share * num_rows) * num_columns * FLOAT_BYTES
+    return math.ceil(cache_share * num_rows) * count_row_bytes(dtype, num_columns)
 
 
 def count_cache_index_bytes(cache_share: float, num_rows: int) -> int:
@@ -41,10 +42,12 @@ def count_device_state_bytes(optimizer: TableOptimizerName, cache_share: float, 
     return 0 if is_on_host else count_state_bytes(optimizer, num_rows, num_columns)
 
 
-def count_device_bytes(optimizer: TableOptimizerName, cache_share: float, num_rows: int, num_columns: int) -> int:
+def count_device_bytes(
+    optimizer: TableOptimizerName, cache_share: float, num_rows: int, num_columns: int, dtype: TableDtype
+) -> int:
     """Return the bytes of a shard's weights and state on its rank's device, with what finds the rows in a cache."""
     return (
-        count_cache_bytes(cache_share, num_rows, num_columns)
+        count_cache_bytes(cache_share, num_rows, num_columns, dtype)
         + count_cache_index_bytes(cache_share, num_rows)
         + count_device_state_bytes(optimizer, cache_share, num_rows, num_columns)
     )

@@ -153,7 +153,7 @@ def _saves_memory(request: PlanRequest, number: int, share: float) -> bool:
     """Whether a cache takes less than the table: what finds a row in it may take more than a row of few columns."""
     table = request.tables[number]
     cached, whole = (
-        count_device_bytes(request.optimizer, cache_share, table.num_rows, table.embedding_dim)
+        count_device_bytes(request.optimizer, cache_share, table.num_rows, table.embedding_dim, table.dtype)
         for cache_share in (share, 1.0)
     )
     return cached < whole

@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from sharding.planner.memory_estimator import MemoryEstimator
-from sharding.planner.types import COLUMN_TYPES, Block, Plan, PlanRequest, TablePlan
+from sharding.planner.types import COLUMN_TYPES, INT8_TYPES, Block, Plan, PlanRequest, Table, TablePlan
 
 
 def find_faults(request: PlanRequest, plan: Plan) -> list[str]:
@@ -78,21 +78,22 @@ def count_bytes_by_memory_domain(request: PlanRequest, plan: Plan) -> list[int]:
             )
             # What is resident of tables in files is among the buffers of every rank.
             is_in_file = request.is_in_files and not table.is_replicated
-            kept = 0 if is_in_file else _count_weight_and_state_bytes(request, block, table.table.cache_share)
+            kept = 0 if is_in_file else _count_weight_and_state_bytes(request, block, table.table)
             by_domain[topology.get_memory_domain(block.rank)] += kept + buffers
     return by_domain
 
 
-def _count_weight_and_state_bytes(request: PlanRequest, block: Block, cache_share: float) -> int:
+def _count_weight_and_state_bytes(request: PlanRequest, block: Block, table: Table) -> int:
     # Not the functions of `types.py` and `cache_size.py`, which the search uses: a fault in them should show here.
     num_rows, num_cells = block.num_rows, block.num_rows * block.num_columns
-    if cache_share < 1:
-        num_slots = math.ceil(cache_share * num_rows)
+    if table.cache_share < 1:
+        num_slots = math.ceil(table.cache_share * num_rows)
         # A cached row has its weights, its number and its last use, and every row the number of its table.
         num_bytes = num_slots * (4 * block.num_columns + 8 + 8) + 4 * num_rows
         return num_bytes + (4 * num_rows if request.optimizer == "rowwise_adagrad" else 0)
     num_state = {"sgd": 0, "rowwise_adagrad": num_rows, "adagrad": num_cells}
-    return 4 * (num_cells + num_state[request.optimizer])
+    num_weight_bytes = num_cells + 8 * num_rows if table.dtype == "int8" else 4 * num_cells
+    return num_weight_bytes + 4 * num_state[request.optimizer]
 
 
 def _find_table_faults(request: PlanRequest, plan: TablePlan) -> list[str]:
@@ -101,6 +102,8 @@ def _find_table_faults(request: PlanRequest, plan: TablePlan) -> list[str]:
         return [f"{name}: there is no rank {outside[0]}"]
     if plan.sharding_type in COLUMN_TYPES and request.optimizer == "rowwise_adagrad":
         return [f"{name}: {plan.sharding_type} does not work with rowwise_adagrad"]
+    if plan.sharding_type not in INT8_TYPES and plan.table.dtype == "int8":
+        return [f"{name}: {plan.sharding_type} does not work with int8"]
     if plan.is_replicated:
         whole = (0, plan.table.num_rows, 0, plan.table.embedding_dim)
         is_right = plan.ranks == tuple(range(world_size)) and len(plan.blocks) == world_size

@@ -16,6 +16,7 @@ from sharding.planner.enumerator import (
 )
 from sharding.planner.types import (
     COLUMN_TYPES,
+    INT8_TYPES,
     SHARDING_TYPES,
     PlanError,
     PlanRequest,
@@ -88,6 +89,7 @@ def _make_fixed_option(
     rule: the rule of this table; kind: its type. field: `plan`, or `rules.<number>`.
     """
     _check_optimizer(request, table, kind, field)
+    _check_dtype(table, kind, field)
     ranks = find_allowed_ranks(request, table, rule, field)
     topology = request.topology
     match kind:
@@ -135,6 +137,18 @@ def _make_one_node_option(
 def _count_column_shards(table: Table, max_shards: int) -> int:
     """Return the number of column ranges of a table if no rule names its ranks."""
     return max(1, min(max_shards, max(2, table.embedding_dim // MIN_COLUMNS), table.embedding_dim // COLUMN_STEP))
+
+
+def _check_dtype(table: Table, kind: ShardingType, field: str) -> None:
+    """Raise PlanError if rows of int8 would be split, or copied."""
+    if table.dtype == "int8" and kind not in INT8_TYPES:
+        raise PlanError(
+            f"{kind} {'copies' if kind == 'data_parallel' else 'splits the rows of'} {table.name}, whose rows are int8 "
+            "with one scale each",
+            valid=[f"auto, {', '.join(INT8_TYPES)}", "rows of fp32"],
+            field=field if field == "plan" else f"{field}.type",
+            table=table.name,
+        )
 
 
 def _check_optimizer(request: PlanRequest, table: Table, kind: ShardingType, field: str) -> None:

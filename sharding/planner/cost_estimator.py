@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from sharding.planner.memory_estimator import ID_BYTES
-from sharding.planner.types import FLOAT_BYTES, PlanRequest, Table, TablePlan, count_state_bytes
+from sharding.planner.types import FLOAT_BYTES, PlanRequest, Table, TablePlan, count_row_bytes, count_state_bytes
 
 ROW_EFFICIENCY = {"cpu": 0.5, "cuda": 0.8}
 """Share of a copy's bandwidth that reading rows of some hundred bytes in random order reaches."""
@@ -98,14 +98,15 @@ class CostEstimator:
         num_ids = self._size * table.ids_per_sample
         # Ids are assumed to be spread evenly over rows; a shard of columns gets all of them.
         num_own = num_ids * num_rows / table.num_rows
+        row_bytes = count_row_bytes(table.dtype, num_columns)
         state = count_state_bytes(self._request.optimizer, 1, num_columns)
-        update = self._estimate_update_seconds(num_own, num_rows, num_columns, state)
+        update = self._estimate_update_seconds(num_own, num_rows, num_columns, row_bytes + state)
         if self._request.transport == "memory":
             # The owner only updates, after a scan of the ids of all ranks for its rows. Each rank does its own lookups.
             return StepTime(update=update + num_ids * ID_BYTES / self._bandwidth)
         # The owner pools for all B samples, also for those without an id in its rows.
         pooled = self._size * table.embeddings_per_sample * num_columns
-        read = num_own * (num_columns * FLOAT_BYTES / self._row_bandwidth + self._lookup_seconds)
+        read = num_own * (row_bytes / self._row_bandwidth + self._lookup_seconds)
         read += pooled * FLOAT_BYTES / self._bandwidth
         cache = self._estimate_cache_seconds(table, num_own, num_rows, num_columns)
         if not self._request.is_exchanged:
@@ -121,11 +122,13 @@ class CostEstimator:
         of_lengths = self._size * table.embeddings_per_sample * self._request.length_bytes
         return num_ids * self._request.count_id_bytes(num_rows) + of_lengths
 
-    def _estimate_update_seconds(self, num_ids: float, num_rows: int, num_columns: int, row_state_bytes: int) -> float:
-        """Return the seconds to add up the gradients of `num_ids` ids by row, and to write each row once."""
+    def _estimate_update_seconds(self, num_ids: float, num_rows: int, num_columns: int, row_bytes: int) -> float:
+        """Return the seconds to add up the gradients of `num_ids` ids by row, and to write each row once.
+
+        row_bytes: of a row and its state.
+        """
         gradients = num_ids * num_columns * FLOAT_BYTES
         num_distinct = _count_distinct_rows(num_ids, num_rows)
-        row_bytes = num_columns * FLOAT_BYTES + row_state_bytes
         # Rows and their state are read and written, in random order; gradients are read in sequence.
         rows = 2 * num_distinct * row_bytes / self._row_bandwidth
         return gradients / self._bandwidth + rows + num_ids * self._update_seconds
@@ -172,7 +175,8 @@ class CostEstimator:
         num_bytes, dim = table.weight_bytes, table.embedding_dim
         state = count_state_bytes(self._request.optimizer, table.num_rows, dim)
         # Summing by row costs as much as an update without state: it writes gradient sums instead of weights.
-        update = self._estimate_update_seconds(self._share * table.ids_per_sample, table.num_rows, dim, 0)
+        num_ids = self._share * table.ids_per_sample
+        update = self._estimate_update_seconds(num_ids, table.num_rows, dim, dim * FLOAT_BYTES)
         # All rows are stepped in sequence, at the full bandwidth, also those without a gradient.
         update += (COPY_PASSES * num_bytes + 2 * state) / self._bandwidth
         return StepTime(
@@ -185,9 +189,10 @@ class CostEstimator:
 
     def _estimate_share_lookup_seconds(self, table: Table) -> float:
         """Return the seconds in which a rank looks up its own b samples in the whole table."""
-        row_bytes = table.embedding_dim * FLOAT_BYTES
+        row_bytes = count_row_bytes(table.dtype, table.embedding_dim)
         read = table.ids_per_sample * (row_bytes / self._row_bandwidth + self._lookup_seconds)
-        return self._share * (read + table.embeddings_per_sample * row_bytes / self._bandwidth)
+        written = table.embeddings_per_sample * table.embedding_dim * FLOAT_BYTES / self._bandwidth
+        return self._share * (read + written)
 
     @property
     def dense(self) -> StepTime:

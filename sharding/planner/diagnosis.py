@@ -236,7 +236,7 @@ def _count_table_bytes(request: PlanRequest, option: ShardingOption) -> int:
     table = option.table
     if request.is_in_files and not option.is_replicated:
         return 0
-    return count_device_bytes(request.optimizer, table.cache_share, table.num_rows, table.embedding_dim)
+    return count_device_bytes(request.optimizer, table.cache_share, table.num_rows, table.embedding_dim, table.dtype)
 
 
 def _list_memory_uses(request: PlanRequest, placement: PlacementState) -> list[MemoryUse]:
@@ -259,7 +259,7 @@ def _list_memory_uses(request: PlanRequest, placement: PlacementState) -> list[M
             kept_bytes = (
                 0
                 if request.is_in_files and not option.is_replicated
-                else count_device_bytes(request.optimizer, share, block.num_rows, block.num_columns)
+                else count_device_bytes(request.optimizer, share, block.num_rows, block.num_columns, option.table.dtype)
             )
             kept[memory_domain] += kept_bytes
             buffers[memory_domain][number] += shard.num_bytes - kept_bytes
@@ -311,10 +311,16 @@ def _find_buffered_tables(request: PlanRequest, options: Sequence[ShardingOption
 
 
 def _find_changed_fields(old: Any, new: Any) -> dict[str, Any]:
-    """Return the fields in which `new` differs from `old`; for a nested dataclass its own changed fields."""
+    """Return the fields in which `new` differs from `old`.
+
+    A nested dataclass has its own changed fields, and tables have them by name.
+    """
     changed: dict[str, Any] = {}
     for name in (member.name for member in fields(old)):
         before, after = getattr(old, name), getattr(new, name)
-        if before != after:
+        if before != after and name == "tables":
+            pairs = zip(before, after, strict=True)
+            changed[name] = {table.name: _find_changed_fields(table, other) for table, other in pairs}
+        elif before != after:
             changed[name] = _find_changed_fields(before, after) if is_dataclass(before) else after
     return changed

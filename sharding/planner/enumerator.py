@@ -110,7 +110,7 @@ class Enumerator:
 
     def may_replicate(self, table: Table, ranks: Sequence[int]) -> bool:
         """Whether a copy on every rank saves an exchange and costs each rank less than the table costs one owner."""
-        if not self._request.is_exchanged or len(ranks) < self._world_size or table.is_cached:
+        if not self._request.is_exchanged or len(ranks) < self._world_size or table.is_cached or table.dtype == "int8":
             return False
         owned = self._costs.estimate_shard(table, table.num_rows, table.embedding_dim)
         return self._costs.estimate_copy(table).seconds < owned.seconds
@@ -120,7 +120,8 @@ class Enumerator:
         return ShardingOption(table, "data_parallel", blocks, ranks, is_automatic=True, has_fixed_ranks=True)
 
     def _make_split(self, table: Table, ranks: Sequence[int], num_shards: int) -> Iterator[ShardingOption]:
-        may_split_rows = self._request.optimizer != "rowwise_adagrad" and not table.is_cached
+        has_whole_rows = self._request.optimizer == "rowwise_adagrad" or table.dtype == "int8"
+        may_split_rows = not has_whole_rows and not table.is_cached
         if may_split_rows and table.embedding_dim >= num_shards * COLUMN_STEP:
             blocks = split_by_columns(table, range(num_shards))
             yield ShardingOption(table, "column_wise", blocks, ranks, is_automatic=True)

@@ -17,7 +17,6 @@ from sharding.planner.types import (
     PlanRequest,
     Table,
     TablePlan,
-    count_weight_and_state_bytes,
 )
 
 ID_BYTES = 8
@@ -89,7 +88,7 @@ class MemoryEstimator:
         """
         if self._request.is_in_files:
             return 0
-        return count_device_bytes(self._request.optimizer, table.cache_share, num_rows, num_columns)
+        return count_device_bytes(self._request.optimizer, table.cache_share, num_rows, num_columns, table.dtype)
 
     def estimate_shard_buffer_bytes(self, table: Table, num_rows: int, num_columns: int) -> int:
         """Return the bytes of a shard on its owner that are neither weights nor state: an average, and buffers."""
@@ -143,8 +142,7 @@ class MemoryEstimator:
 
     def estimate_copy_bytes(self, table: Table) -> int:
         """Return the bytes of a copy of the table, on each rank: weights, state and buffers."""
-        kept = count_weight_and_state_bytes(self._request.optimizer, table.num_rows, table.embedding_dim)
-        return kept + self.estimate_copy_buffer_bytes(table)
+        return table.count_bytes(self._request.optimizer) + self.estimate_copy_buffer_bytes(table)
 
     def estimate_copy_buffer_bytes(self, table: Table) -> int:
         """Return the bytes of a copy that are neither weights nor state: an average if there is one, gradients of b
@@ -223,10 +221,7 @@ class MemoryEstimator:
         request = self._request
         if request.resident_bytes is None:
             return {}
-        of_tables = sum(
-            count_weight_and_state_bytes(request.optimizer, table.num_rows, table.embedding_dim)
-            for table in request.tables
-        )
+        of_tables = sum(table.count_bytes(request.optimizer) for table in request.tables)
         num_ranks = request.topology.ranks_per_memory_domain
         resident = math.ceil(min(request.resident_bytes, of_tables) / num_ranks)
         pages = math.ceil((PAGE_USE_BYTES * of_tables / num_ranks + RESIDENT_PAGE_BYTES * resident) / PAGE_BYTES)

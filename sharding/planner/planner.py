@@ -13,7 +13,6 @@ from sharding.planner.types import (
     PlanRequest,
     ShardingType,
     TablePlan,
-    count_weight_and_state_bytes,
 )
 
 
@@ -86,6 +85,6 @@ def _name_type(request: PlanRequest, plan: TablePlan) -> TablePlan:
 
 def _explain_split(request: PlanRequest, plan: TablePlan) -> str:
     table, topology = plan.table, request.topology
-    if count_weight_and_state_bytes(request.optimizer, table.num_rows, table.embedding_dim) > topology.memory_bytes:
+    if table.count_bytes(request.optimizer) > topology.memory_bytes:
         return f"too large for one {'node' if topology.device == 'cpu' else 'GPU'}"
     return plan.reason or "balances the ranks"

@@ -205,7 +205,7 @@ def _estimate_first_shard_bytes(memory: MemoryEstimator, option: ShardingOption)
 
 def _get_shard_weight_bytes(option: ShardingOption) -> int:
     """Return the weight bytes of the first shard: none is much larger."""
-    return option.blocks[0].weight_bytes
+    return option.blocks[0].count_weight_bytes(option.table.dtype)
 
 
 def _level_memory(placement: PlacementState) -> None:

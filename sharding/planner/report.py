@@ -195,10 +195,10 @@ def _report_table(request: PlanRequest, costs: CostEstimator, memory: MemoryEsti
     for block in plan.blocks:
         index = index_of_rank[block.rank]
         shape = block.num_rows, block.num_columns
-        weights[index] += count_cache_bytes(table.cache_share, *shape)
+        weights[index] += count_cache_bytes(table.cache_share, *shape, table.dtype)
         states[index] += count_device_state_bytes(request.optimizer, table.cache_share, *shape)
         if request.is_in_files and not plan.is_replicated:
-            files[index] += count_weight_and_state_bytes(request.optimizer, *shape)
+            files[index] += count_weight_and_state_bytes(request.optimizer, *shape, table.dtype)
         hosts[index] += count_host_bytes(request.optimizer, table.cache_share, *shape)
         if plan.is_replicated:
             buffers[index] += memory.estimate_copy_buffer_bytes(table)

@@ -14,6 +14,9 @@ ShardingType = Literal[
 SHARDING_TYPES: tuple[ShardingType, ...] = get_args(ShardingType)
 COLUMN_TYPES: tuple[ShardingType, ...] = ("column_wise", "table_column_wise", "grid")
 """Sharding types that split rows, and so exclude optimizers with one number for a whole row."""
+INT8_TYPES: tuple[ShardingType, ...] = ("table_wise", "row_wise", "table_row_wise")
+"""Sharding types of tables in int8, which have one scale for a whole row. A copy on every rank is updated whole, by the
+all-reduced sum of its gradients: rows that no id names would have to be rounded, too."""
 
 TableOptimizerName = Literal["sgd", "rowwise_adagrad", "adagrad"]
 ExchangeType = Literal["fp32", "fp16", "bf16"]
@@ -22,6 +25,9 @@ EXCHANGE_BYTES: dict[ExchangeType, int] = {"fp32": 4, "fp16": 2, "bf16": 2}
 Device = Literal["cpu", "cuda"]
 Transport = Literal["memory", "network", "torchrec"]
 FLOAT_BYTES = 4
+TableDtype = Literal["fp32", "int8"]
+GRID_BYTES = 8
+"""Bytes of a row of int8 beside its numbers: scale and offset in fp32."""
 ACTIVATIONS = "activations"
 """Use in `Dense.memory_bytes` whose bytes are in proportion to the samples of a chunk."""
 
@@ -41,7 +47,7 @@ GPU_FLOPS = 6.0e13
 
 @dataclass(frozen=True)
 class Table:
-    """An embedding table of `num_rows` x `embedding_dim` fp32 weights that one feature reads."""
+    """An embedding table of `num_rows` x `embedding_dim` weights that one feature reads."""
 
     name: str
     num_rows: int
@@ -54,6 +60,8 @@ class Table:
     cache_share: float = 1.0
     """Share of the rows that GPUs cache if the table stays in the memory of the host; 1: the table itself is in the
     memory of its ranks."""
+    dtype: TableDtype = "fp32"
+    """Number format of the weights. Rows of int8 have one scale each, and so are neither split nor copied."""
 
     @property
     def has_sequences(self) -> bool:
@@ -67,7 +75,11 @@ class Table:
 
     @property
     def weight_bytes(self) -> int:
-        return self.num_rows * self.embedding_dim * FLOAT_BYTES
+        return self.num_rows * count_row_bytes(self.dtype, self.embedding_dim)
+
+    def count_bytes(self, optimizer: TableOptimizerName) -> int:
+        """Count the bytes of the weights and of what `optimizer` keeps for them."""
+        return count_weight_and_state_bytes(optimizer, self.num_rows, self.embedding_dim, self.dtype)
 
 
 @dataclass(frozen=True)
@@ -80,9 +92,14 @@ class Block:
     first_column: int
     num_columns: int
 
-    @property
-    def weight_bytes(self) -> int:
-        return self.num_rows * self.num_columns * FLOAT_BYTES
+    def count_weight_bytes(self, dtype: TableDtype) -> int:
+        """Count the bytes of the weights."""
+        return self.num_rows * count_row_bytes(dtype, self.num_columns)
+
+
+def count_row_bytes(dtype: TableDtype, num_columns: int) -> int:
+    """Count the bytes of the weights of a row."""
+    return num_columns + GRID_BYTES if dtype == "int8" else FLOAT_BYTES * num_columns
 
 
 def count_state_bytes(optimizer: TableOptimizerName, num_rows: int, num_columns: int) -> int:
@@ -96,9 +113,11 @@ def count_state_bytes(optimizer: TableOptimizerName, num_rows: int, num_columns:
             return 0
 
 
-def count_weight_and_state_bytes(optimizer: TableOptimizerName, num_rows: int, num_columns: int) -> int:
-    """Return the bytes of the weights of a block and of what `optimizer` keeps for them."""
-    return num_rows * num_columns * FLOAT_BYTES + count_state_bytes(optimizer, num_rows, num_columns)
+def count_weight_and_state_bytes(
+    optimizer: TableOptimizerName, num_rows: int, num_columns: int, dtype: TableDtype = "fp32"
+) -> int:
+    """Return the bytes of the weights of a block and of what `optimizer` keeps for them, which is fp32 always."""
+    return num_rows * count_row_bytes(dtype, num_columns) + count_state_bytes(optimizer, num_rows, num_columns)
 
 
 @dataclass(frozen=True)
@@ -189,7 +208,7 @@ class Plan:
         by_rank = [0] * self.world_size
         for table in self.tables:
             for block in table.blocks:
-                by_rank[block.rank] += block.weight_bytes
+                by_rank[block.rank] += block.count_weight_bytes(table.table.dtype)
         return by_rank
 
 
@@ -313,6 +332,8 @@ class PlanRequest:
     """Whether an average of the weights is kept beside them."""
     num_batches: int = 2
     """Batches whose ids a rank holds at the same time: the present one, and batches read ahead."""
+    may_be_int8: bool = False
+    """Whether rows of tables might be int8, as far as the rest of the job goes."""
     may_lie_in_files: bool = False
     """Whether tables might lie in files, as far as the rest of the job goes."""
     resident_bytes: int | None = None

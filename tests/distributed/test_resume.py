@@ -75,6 +75,8 @@ DECENTRALISED = replace(
 )
 
 IN_FILES = replace(ACCUMULATED, resident_memory=2**24)
+INT8 = replace(ADAGRAD, table_dtype="int8")
+INT8_BY_NETWORK = replace(INT8, transport="network", plan="row_wise")
 
 
 def draw_setting_batches(setting: TrainingSetting, number: int):
@@ -106,6 +108,8 @@ def draw_setting_batches(setting: TrainingSetting, number: int):
         ELASTIC,
         DECENTRALISED,
         IN_FILES,
+        INT8,
+        INT8_BY_NETWORK,
     ],
     ids=[
         "adagrad and adam",
@@ -129,6 +133,8 @@ def draw_setting_batches(setting: TrainingSetting, number: int):
         "easgd",
         "dmsgd",
         "tables in files",
+        "rows of int8",
+        "rows of int8 by the network",
     ],
 )
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ from sharding.embedding import ShardedTables
 from sharding.embedding.initial_weights import fill_uniform
 from sharding.jagged import SequenceShape
 from sharding.planner import Plan, Table
+from sharding.planner.types import TableDtype
 from tests.distributed.reference import MODEL, NUM_DENSE, TABLE_ROWS, GlobalBatch, ReferenceModel
 from tests.rank_pool.pool import RankPools
 from tests.sharding.planner.plain_plans import make_plain_plan
@@ -73,6 +74,7 @@ class TrainingSetting:
     cuda_graphs: str = "auto"
     resident_memory: int | None = None
     """Bytes of the tables that stay in memory; None for all."""
+    table_dtype: TableDtype = "fp32"
     sequences: tuple[SequenceShape, ...] = ()
 
     def resolve_job(self, world_size: int) -> ResolvedJob:
@@ -99,6 +101,7 @@ class TrainingSetting:
                 "exchange_dtype": self.exchange_dtype,
                 "transport": self.transport,
                 "resident_memory": self.resident_memory,
+                "table_dtype": self.table_dtype,
             },
             "augmentation": self.augmentation and self.augmentation.model_dump(),
             "moments": self.moments and self.moments.model_dump(),
@@ -133,7 +136,8 @@ class TrainingSetting:
         return batch.cut_share(ranks.rank, ranks.world_size, num_groups)
 
     def make_plan(self, world_size: int) -> Plan:
-        tables = [Table(name, rows, self.model.choose_table_dim(name, rows)) for name, rows in self.table_rows]
+        dims = {name: self.model.choose_table_dim(name, num_rows) for name, num_rows in self.table_rows}
+        tables = [Table(name, rows, dims[name], dtype=self.table_dtype) for name, rows in self.table_rows]
         return make_plain_plan(tables, world_size, self.plan, optimizer=self.table_optimizer)  # pyright: ignore[reportArgumentType]
 
     def build_parts(self, ranks: Ranks, num_windows: int = 1, **changes: Any) -> Parts:

@@ -13,9 +13,10 @@ def read_whole(path: Path) -> dict[str, Any]:
     """Return everything in a checkpoint by name; tensors are assembled from their shards."""
     entries = FileSystemReader(path).read_metadata().state_dict_metadata
     state: dict[str, Any] = {
-        name: torch.empty(entry.size) if isinstance(entry, TensorStorageMetadata) else None
+        name: torch.empty(entry.size, dtype=entry.properties.dtype)
         for name, entry in entries.items()
-        if isinstance(entry, TensorStorageMetadata | BytesStorageMetadata)
+        if isinstance(entry, TensorStorageMetadata)
     }
+    state |= {name: None for name, entry in entries.items() if isinstance(entry, BytesStorageMetadata)}
     load(state, checkpoint_id=path, no_dist=True)
     return state

@@ -22,6 +22,7 @@ from dlrm.train.warm_start.source import FIELD, find_source, read_record
 from dlrm.train.warm_start.vocabulary import describe_extension
 from sharding.comm.collectives import run_on_all_ranks
 from sharding.embedding import Shard
+from sharding.embedding.int8_rows import to_stored
 
 ROWS_PER_READ = 1 << 16
 """Rows of a table that are copied at a time: the file is mapped, and never in memory as a whole."""
@@ -138,4 +139,4 @@ def _copy_rows(saved: Any, shard: Shard) -> None:
     for start in range(block.first_row, end_row, ROWS_PER_READ):
         end = min(start + ROWS_PER_READ, end_row)
         rows = slice(start - block.first_row, end - block.first_row)
-        shard.weights[rows].copy_(saved[start:end, shard.spec.columns])
+        shard.weights[rows].copy_(to_stored(saved[start:end, shard.spec.columns], shard.spec.dtype))

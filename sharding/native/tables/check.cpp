@@ -1,5 +1,7 @@
 #include "check.h"
 
+#include "int8_row.h"
+
 namespace dlrm_tables {
 
 namespace {
@@ -20,12 +22,18 @@ void check_places(const at::Tensor& tensor, const std::string& name) {
 
 }  // namespace
 
-void check_weights(const at::Tensor& weights) {
+int64_t checked_columns(const at::Tensor& weights) {
   check_on_cpu(weights, "weights");
-  TORCH_CHECK_TYPE(weights.scalar_type() == at::kFloat, "weights: ", weights.scalar_type(), ", must be float32");
+  const bool is_int8 = weights.scalar_type() == at::kByte;
+  TORCH_CHECK_TYPE(is_int8 || weights.scalar_type() == at::kFloat, "weights: ", weights.scalar_type(),
+                   ", must be float32, or uint8 for rows of int8");
   TORCH_CHECK_VALUE(weights.dim() == 2, "weights: shape ", weights.sizes(), ", must be [rows, columns]");
   TORCH_CHECK_VALUE(weights.is_contiguous(), "weights: must be contiguous");
   TORCH_CHECK_VALUE(weights.size(0) <= MAX_ROWS, "weights: ", weights.size(0), " rows, at most ", MAX_ROWS);
+  if (!is_int8) return weights.size(1);
+  TORCH_CHECK_VALUE(weights.size(1) > GRID_BYTES, "weights: shape ", weights.sizes(), ", must have ", GRID_BYTES,
+                    " bytes more than columns");
+  return weights.size(1) - GRID_BYTES;
 }
 
 void check_rows(const at::Tensor& rows, const std::string& name, int64_t num_rows, int64_t num_columns) {

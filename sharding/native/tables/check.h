@@ -9,8 +9,8 @@
 
 namespace dlrm_tables {
 
-// Raises unless `weights` is [R, C] fp32, contiguous.
-void check_weights(const at::Tensor& weights);
+// Raises unless `weights` is [R, C] fp32 or [R, C + GRID_BYTES] uint8, contiguous. Returns C.
+int64_t checked_columns(const at::Tensor& weights);
 
 // Raises unless `rows` is [num_rows, num_columns], the numbers of each row contiguous.
 void check_rows(const at::Tensor& rows, const std::string& name, int64_t num_rows, int64_t num_columns);

@@ -15,16 +15,16 @@ namespace {
 
 void pool_tensors(const at::Tensor& weights, const at::Tensor& ids, const at::Tensor& offsets, int64_t first_row,
                   at::Tensor out, bool accumulate) {
-  check_weights(weights);
+  const int64_t num_columns = checked_columns(weights);
   const RowRange range = checked_range(weights, first_row);
   const Bags bags = checked_bags(ids, offsets, "");
-  const int64_t num_columns = weights.size(1);
   TORCH_CHECK_TYPE(out.scalar_type() == at::kFloat, "out: ", out.scalar_type(), ", must be float32");
   check_rows(out, "out", bags.num_bags, num_columns);
   TORCH_CHECK_VALUE(bags.num_bags < 2 || out.stride(0) >= num_columns, "out: its rows overlap, stride(0) is ",
                     out.stride(0));
   if (out.numel() == 0) return;
-  pool({.weights = weights.const_data_ptr<float>(),
+  pool({.weights = weights.const_data_ptr(),
+        .is_int8 = weights.scalar_type() == at::kByte,
         .range = range,
         .num_columns = num_columns,
         .bags = bags,
@@ -40,13 +40,14 @@ Method method_of(c10::string_view name) {
   TORCH_CHECK_VALUE(false, "optimizer: ", name, ", must be sgd, rowwise_adagrad or adagrad");
 }
 
-void check_state(const at::Tensor& state, const at::Tensor& weights, Method method) {
+void check_state(const at::Tensor& state, int64_t num_rows, int64_t num_columns, Method method) {
   TORCH_CHECK_VALUE(state.device().is_cpu(), "state: on ", state.device(), ", must be on the CPU");
   if (method == Method::sgd) {
     TORCH_CHECK_VALUE(state.numel() == 0, "state: shape ", state.sizes(), ", must be empty for sgd");
     return;
   }
-  const at::IntArrayRef shape = method == Method::adagrad ? weights.sizes() : weights.sizes().slice(0, 1);
+  const int64_t sizes[] = {num_rows, num_columns};
+  const at::IntArrayRef shape(sizes, method == Method::adagrad ? 2 : 1);
   TORCH_CHECK_TYPE(state.scalar_type() == at::kFloat, "state: ", state.scalar_type(), ", must be float32");
   TORCH_CHECK_VALUE(state.sizes() == shape, "state: shape ", state.sizes(), ", must be ", shape);
   TORCH_CHECK_VALUE(state.is_contiguous(), "state: must be contiguous");
@@ -89,22 +90,25 @@ NumberFormat format_of(at::ScalarType dtype) {
 void update_tensors(at::Tensor weights, at::Tensor state, at::TensorList ids, at::TensorList offsets,
                     at::TensorList gradients, int64_t first_row, c10::string_view optimizer, double learning_rate,
                     double eps, double gradient_multiplier, double clip_ratio, double clip_floor,
-                    double count_exponent) {
-  check_weights(weights);
+                    double count_exponent, int64_t rounding_key) {
+  const int64_t num_columns = checked_columns(weights);
   const RowRange range = checked_range(weights, first_row);
   const Method method = method_of(optimizer);
-  check_state(state, weights, method);
+  check_state(state, weights.size(0), num_columns, method);
   TORCH_CHECK_VALUE(offsets.size() == ids.size(), "offsets: ", offsets.size(), " tensors, must be ", ids.size(),
                     ", one for each of ids");
   TORCH_CHECK_VALUE(gradients.size() == ids.size(), "gradients: ", gradients.size(), " tensors, must be ", ids.size(),
                     ", one for each of ids");
   Sources sources = checked_sources(ids, offsets);
-  std::vector<GradientRows> rows = checked_gradients(gradients, sources, weights.size(1));
+  std::vector<GradientRows> rows = checked_gradients(gradients, sources, num_columns);
   if (ids.empty() || weights.numel() == 0) return;
-  update({.weights = weights.mutable_data_ptr<float>(),
+  const bool is_int8 = weights.scalar_type() == at::kByte;
+  update({.weights = is_int8 ? nullptr : weights.mutable_data_ptr<float>(),
+          .int8_weights = is_int8 ? weights.mutable_data_ptr<uint8_t>() : nullptr,
+          .rounding_key = static_cast<uint64_t>(rounding_key),
           .state = method == Method::sgd ? nullptr : state.mutable_data_ptr<float>(),
           .range = range,
-          .num_columns = weights.size(1),
+          .num_columns = num_columns,
           .optimizer = {.method = method,
                         .learning_rate = static_cast<float>(learning_rate),
                         .eps = static_cast<float>(eps),
@@ -124,7 +128,7 @@ TORCH_LIBRARY(dlrm_tables, library) {
   library.def(
       "update(Tensor(a!) weights, Tensor(b!) state, Tensor[] ids, Tensor[] offsets, Tensor[] gradients, "
       "int first_row, str optimizer, float learning_rate, float eps, float gradient_multiplier, "
-      "float clip_ratio=0.0, float clip_floor=-1.0, float count_exponent=0.0) -> ()");
+      "float clip_ratio=0.0, float clip_floor=-1.0, float count_exponent=0.0, int rounding_key=0) -> ()");
 }
 
 TORCH_LIBRARY_IMPL(dlrm_tables, CPU, library) {

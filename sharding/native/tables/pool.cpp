@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
+#include "int8_row.h"
 #include "rows.h"
 #include "for_each_task.h"
 
@@ -33,6 +35,11 @@ struct Sum {
   INLINE void add(const float* row) {
     for (int k = 0; k < C / LANES; ++k) lanes[k] += reinterpret_cast<const Lanes*>(row)[k];
   }
+  INLINE void add(const uint8_t* row) {
+    float values[C];
+    decode_row(row, values, C);
+    add(values);
+  }
   INLINE void store(float* out) const {
     for (int k = 0; k < C / LANES; ++k) reinterpret_cast<Lanes*>(out)[k] = lanes[k];
   }
@@ -49,19 +56,25 @@ struct Sum<0> {
   INLINE void add(const float* row) {
     for (int64_t c = 0; c < num_columns; ++c) out[c] += row[c];
   }
+  INLINE void add(const uint8_t* row) {
+    const Grid grid = grid_of(row, num_columns);
+    for (int64_t c = 0; c < num_columns; ++c) out[c] += grid.scale * static_cast<float>(row[c]) + grid.offset;
+  }
   INLINE void store(float*) const {}
 };
 
-template <int C>
+// W: of a weight in memory, float or uint8_t.
+template <int C, typename W>
 INLINE void pool_bags(const Pooling& pooling, int64_t begin, int64_t end) {
   const int64_t num_columns = C ? C : pooling.num_columns;
   const auto [ids, offsets, num_bags] = pooling.bags;
   const RowRange range = pooling.range;
-  const float* const weights = pooling.weights;
+  const W* const weights = static_cast<const W*>(pooling.weights);
+  const int64_t row_length = num_columns + (std::is_same_v<W, uint8_t> ? GRID_BYTES : 0);
   const int64_t last = offsets[end];
   const auto prefetch_row = [&](int64_t place) INLINE_LAMBDA {
     const uint64_t row = range.row_of(ids[place]);
-    if (range.has(row)) prefetch<Intent::read>(weights + row * num_columns, num_columns);
+    if (range.has(row)) prefetch<Intent::read>(weights + row * row_length, row_length);
   };
   int64_t prefetched = offsets[begin];
   for (; prefetched < std::min(offsets[begin] + AHEAD, last); ++prefetched) prefetch_row(prefetched);
@@ -71,7 +84,7 @@ INLINE void pool_bags(const Pooling& pooling, int64_t begin, int64_t end) {
     for (int64_t place = offsets[bag]; place < offsets[bag + 1]; ++place) {
       if (prefetched < last) prefetch_row(prefetched++);
       const uint64_t row = range.row_of(ids[place]);
-      if (range.has(row)) sum.add(weights + row * num_columns);
+      if (range.has(row)) sum.add(weights + row * row_length);
     }
     sum.store(out);
   }
@@ -80,7 +93,9 @@ INLINE void pool_bags(const Pooling& pooling, int64_t begin, int64_t end) {
 }  // namespace
 
 FOR_EVERY_CPU void pool_some(const Pooling& pooling, int64_t begin, int64_t end) {
-  for_columns(pooling.num_columns, [&]<int C>() INLINE_LAMBDA { pool_bags<C>(pooling, begin, end); });
+  for_columns(pooling.num_columns, [&]<int C>() INLINE_LAMBDA {
+    pooling.is_int8 ? pool_bags<C, uint8_t>(pooling, begin, end) : pool_bags<C, float>(pooling, begin, end);
+  });
 }
 
 void pool(const Pooling& pooling) {

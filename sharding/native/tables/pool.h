@@ -7,7 +7,8 @@
 namespace dlrm_tables {
 
 struct Pooling {
-  const float* weights;  // [R, C]
+  const void* weights;  // [R, C], or [R, C + GRID_BYTES] in int8
+  bool is_int8;
   RowRange range;
   int64_t num_columns;
   Bags bags;

@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "half.h"
+#include "int8_row.h"
 #include "rows.h"
 #include "for_each_task.h"
 
@@ -24,12 +25,13 @@ struct RowOccurrences {
   int64_t end;
 };
 
-// Buffers for the gradient of one row: its sum in float64, and scaled in fp32.
+// Buffers for one row: the sum of its gradients in float64, and scaled in fp32; its weights if they are int8.
 struct Buffers {
   std::vector<double> sum;
   std::vector<float> gradient;
+  std::vector<float> weights;
 
-  explicit Buffers(int64_t num_columns) : sum(num_columns), gradient(num_columns) {}
+  explicit Buffers(int64_t num_columns) : sum(num_columns), gradient(num_columns), weights(num_columns) {}
 };
 
 struct Work {
@@ -57,7 +59,11 @@ struct Rows {
     if (i >= work.count()) return;
     prefetch<Intent::read>(gradient(i), num_columns);
     const int64_t row = row_of(work.occurrences[i]);
-    prefetch<Intent::write>(update.weights + row * num_columns, num_columns);
+    if (update.int8_weights == nullptr) {
+      prefetch<Intent::write>(update.weights + row * num_columns, num_columns);
+    } else {
+      prefetch<Intent::write>(int8_row(row), num_columns + GRID_BYTES);
+    }
     const int64_t num_state = update.optimizer.num_state(num_columns);
     prefetch<Intent::write>(update.state + row * num_state, num_state);
   }
@@ -73,10 +79,23 @@ struct Rows {
     }
   }
 
+  INLINE uint8_t* int8_row(int64_t row) const { return update.int8_weights + row * (num_columns + GRID_BYTES); }
+
   // Updates a row by the sum of the gradients of its occurrences, which is overwritten where it is clipped.
-  INLINE void update_row(int64_t row, int64_t occurrences, float* gradient) const {
+  INLINE void update_row(int64_t row, int64_t occurrences, Buffers& buffers) const {
+    float* const gradient = buffers.gradient.data();
+    if (update.int8_weights == nullptr) {
+      step_row(update.weights + row * num_columns, row, occurrences, gradient);
+      return;
+    }
+    float* const weights = buffers.weights.data();
+    decode_row(int8_row(row), weights, num_columns);
+    step_row(weights, row, occurrences, gradient);
+    encode_row(weights, int8_row(row), num_columns, RowRandom(update.rounding_key, row));
+  }
+
+  INLINE void step_row(float* weights, int64_t row, int64_t occurrences, float* gradient) const {
     const Optimizer& optimizer = update.optimizer;
-    float* const weights = update.weights + row * num_columns;
     if (optimizer.row_clip.floor >= 0) optimizer.row_clip.clip(weights, gradient, num_columns, occurrences);
     float* const state = update.state + row * optimizer.num_state(num_columns);
     optimizer.step(weights, state, gradient, num_columns, optimizer.rate_of(occurrences));
@@ -111,7 +130,7 @@ struct Rows {
         sum(span, buffers.sum.data());
         scale(buffers.sum.data(), scaled);
       }
-      update_row(row, span.end - span.begin, scaled);
+      update_row(row, span.end - span.begin, buffers);
     }
   }
 
@@ -158,10 +177,10 @@ FOR_EVERY_CPU void update_long_row(const Work& work, RowOccurrences span, double
   for (int64_t block = 1; block < num_blocks; ++block) {
     for (int64_t c = 0; c < num_columns; ++c) sums[c] += sums[block * num_columns + c];
   }
-  std::vector<float> gradient(num_columns);
+  Buffers buffers(num_columns);
   const Rows<0, float> rows(work);
-  rows.scale(sums, gradient.data());
-  rows.update_row(row_of(work.occurrences[span.begin]), span.end - span.begin, gradient.data());
+  rows.scale(sums, buffers.gradient.data());
+  rows.update_row(row_of(work.occurrences[span.begin]), span.end - span.begin, buffers);
 }
 
 namespace {

@@ -17,7 +17,9 @@ struct GradientRows {
 };
 
 struct Update {
-  float* weights;  // [R, C]
+  float* weights;         // [R, C]; null if the rows are int8
+  uint8_t* int8_weights;  // [R, C + GRID_BYTES], or null
+  uint64_t rounding_key;  // of int8 rows
   float* state;
   RowRange range;
   int64_t num_columns;

@@ -72,6 +72,34 @@ def test_the_network_transport_is_for_cpus():
     parse_job({**SYNTHETIC, "sharding": {"transport": "torchrec"}, "resources": {"gpus_per_worker": 1}})
 
 
+@pytest.mark.parametrize(
+    ("document", "field", "words"),
+    [
+        ({"sharding": {"plan": "column_wise"}, "table_optimizer": {"name": "sgd"}}, "sharding.plan", "row_wise"),
+        ({"sharding": {"plan": "data_parallel"}}, "sharding.plan", "splits or copies rows"),
+        (
+            {"sharding": {"tables": [{"pattern": "*", "type": "data_parallel"}]}},
+            "sharding.tables.0.type",
+            "auto, table_wise, row_wise, table_row_wise",
+        ),
+        ({"sharding": {"transport": "torchrec"}}, "sharding.transport", '"auto"'),
+        ({"resources": {"gpus_per_worker": 1}}, "resources.gpus_per_worker", "GPUs train tables in fp32 alone"),
+        ({"averaging": {}}, "averaging", "null"),
+    ],
+)
+def test_what_needs_rows_of_fp32_is_refused_with_rows_of_int8(document: dict[str, Any], field: str, words: str):
+    sharding = {"table_dtype": "int8", **document.pop("sharding", {})}
+    message = faults_of(sharding=sharding, **document)[field]
+    assert words in message
+    assert "or sharding.table_dtype fp32" in message
+
+
+def test_a_run_keeps_the_number_format_of_its_tables():
+    fp32, int8 = (parse_job({**SYNTHETIC, "sharding": {"table_dtype": dtype}}) for dtype in ("fp32", "int8"))
+    assert make_identity(fp32) == make_identity(parse_job(SYNTHETIC))
+    assert make_identity(int8) != make_identity(fp32)
+
+
 def test_plans_may_change_from_one_attempt_to_the_next():
     sharding = {
         "plan": "row_wise",

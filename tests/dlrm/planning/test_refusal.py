@@ -77,6 +77,8 @@ def as_proposed(request: PlanRequest, proposal: str) -> PlanRequest:
                 request = replace(request, exchange_dtype=value)
             case "batch.global_size":
                 request = replace(request, global_size=value)
+            case "sharding.table_dtype":
+                request = replace(request, tables=tuple(replace(table, dtype=value) for table in request.tables))
             case "sharding.resident_memory":
                 request = replace(request, resident_bytes=int(BYTES.validate_python(value)))
             case "batch.chunk_size":
@@ -342,6 +344,18 @@ def test_a_table_that_is_too_large_for_its_cache_too_is_told_with_it():
     # 0.2 x 20,000,000 rows of 256 bytes and 16 more, and 4 for each of all rows.
     assert "table large (5.12 GB, 1.17 GB with 20 % of it cached, whole on one rank)" in error.message
     assert_all_do(request, error)
+
+
+def test_rows_of_int8_are_named_where_they_make_tables_small_enough():
+    request = make_request(
+        make_tables([1_000_000] * 16, 64), make_topology(1, 2, memory_bytes=2 * 2**30), may_be_int8=True
+    )
+    error = refusal_of(request)
+    assert 'sharding.table_dtype = "int8" (rows of 8 bits a number, rounded at random)' in error.valid
+    assert_all_do(request, error)
+    # 16 million rows of 64 + 8 + 4 bytes are 1.13 GiB.
+    smaller = replace(request, topology=replace(request.topology, memory_bytes=2**30))
+    assert not any("table_dtype" in other for other in refusal_of(smaller).valid)
 
 
 def test_tables_in_files_are_named_where_memory_is_too_small_for_all_of_them():

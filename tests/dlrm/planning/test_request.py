@@ -273,6 +273,13 @@ def test_a_training_without_a_plan_names_the_field():
     assert caught.value.field == "sharding.tables.0.pattern"
 
 
+def test_rows_of_int8_are_proposed_to_documents_that_may_have_them():
+    assert request_for().may_be_int8
+    for section in ({"averaging": {}}, {"sharding": {"transport": "torchrec"}}, {"sharding": {"table_dtype": "int8"}}):
+        assert not request_for(**section).may_be_int8
+    assert {table.dtype for table in request_for(sharding={"table_dtype": "int8"}).tables} == {"int8"}
+
+
 def test_tables_in_files_are_proposed_to_documents_that_may_have_them():
     memory = {"resources": {"memory": "1GiB"}}
     recalibrated = {"recalibrate": "platt", "validation_fraction": 0.1}

@@ -7,7 +7,14 @@ from hypothesis import strategies as st
 
 from sharding.planner import Dense, PlanRequest, Rule, Table, Topology, make_plan
 from sharding.planner.check import count_bytes_by_memory_domain
-from sharding.planner.types import COLUMN_TYPES, SHARDING_TYPES, ExchangeType, ShardingType
+from sharding.planner.types import (
+    COLUMN_TYPES,
+    INT8_TYPES,
+    SHARDING_TYPES,
+    ExchangeType,
+    ShardingType,
+    TableDtype,
+)
 
 TYPES: tuple[ShardingType | Literal["auto"], ...] = ("auto", *SHARDING_TYPES)
 
@@ -59,13 +66,22 @@ def draw_requests(draw: st.DrawFn) -> PlanRequest:
     topology = make_topology(
         draw(st.integers(1, 3)), draw(st.integers(1, 4)), device=draw(st.sampled_from(["cpu", "cuda"]))
     )
+    dtype = "fp32" if topology.device == "cuda" else draw(st.sampled_from(get_args(TableDtype)))
     tables = tuple(
-        Table(f"t{number}", rows, draw(st.sampled_from([4, 6, 16, 64])), draw(st.sampled_from([0.5, 1.0, 20.0])))
+        Table(
+            f"t{number}",
+            rows,
+            draw(st.sampled_from([4, 6, 16, 64])),
+            draw(st.sampled_from([0.5, 1.0, 20.0])),
+            dtype=dtype,
+        )
         for number, rows in enumerate(draw(st.lists(st.integers(1, 5_000_000), max_size=20)))
     )
     optimizer = draw(st.sampled_from(["sgd", "rowwise_adagrad", "adagrad"]))
     types: list[ShardingType | Literal["auto"]]
     types = [kind for kind in TYPES if optimizer != "rowwise_adagrad" or kind not in COLUMN_TYPES]
+    if dtype == "int8":
+        types = ["auto", *INT8_TYPES]
     is_one_memory = topology.num_nodes == 1 and topology.device == "cpu"
     transport = draw(st.sampled_from(["memory", "network"])) if is_one_memory else "network"
     in_files = transport == "memory" and draw(st.booleans())
@@ -78,6 +94,7 @@ def draw_requests(draw: st.DrawFn) -> PlanRequest:
         transport=transport,
         plan=draw(st.sampled_from(types)),
         rules=(Rule("t1*", draw(st.sampled_from(types))),) if len(tables) > 1 else (),
+        may_be_int8=dtype == "fp32" and topology.device == "cpu" and draw(st.booleans()),
         may_lie_in_files=in_files,
         resident_bytes=draw(st.sampled_from([2**24, 2**28, 2**40])) if in_files and draw(st.booleans()) else None,
     )

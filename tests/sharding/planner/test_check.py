@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from sharding.planner import Block, Plan, PlanRequest, TablePlan, make_plan
+from sharding.planner import Block, Plan, PlanError, PlanRequest, TablePlan, make_plan
 from sharding.planner.check import count_bytes_by_memory_domain, find_faults
 from sharding.planner.memory_estimator import MemoryEstimator
+from sharding.planner.types import TableDtype
 from tests.sharding.planner.plan_requests import make_request, make_tables, make_topology
 
 REQUEST = make_request(make_tables([100, 40], 8), make_topology(2, 2, device="cuda"), optimizer="sgd", plan="row_wise")
@@ -47,11 +48,22 @@ def test_a_table_in_very_many_blocks_is_checked():
     assert find_faults(request, make_plan(request)) == []
 
 
-@pytest.mark.parametrize(("optimizer", "of_row"), [("sgd", 32), ("rowwise_adagrad", 36), ("adagrad", 64)])
+@pytest.mark.parametrize(
+    ("optimizer", "dtype", "of_row"),
+    [
+        ("sgd", "fp32", 32),
+        ("rowwise_adagrad", "fp32", 36),
+        ("adagrad", "fp32", 64),
+        ("sgd", "int8", 16),
+        ("rowwise_adagrad", "int8", 20),
+        ("adagrad", "int8", 48),
+    ],
+)
 def test_weights_and_state_are_counted_whatever_the_placement_went_by(
-    optimizer: str, of_row: int, monkeypatch: pytest.MonkeyPatch
+    optimizer: str, dtype: TableDtype, of_row: int, monkeypatch: pytest.MonkeyPatch
 ):
-    request = make_request(make_tables([1000], 8), make_topology(1, 1), optimizer=optimizer, plan="table_wise")
+    tables = tuple(replace(table, dtype=dtype) for table in make_tables([1000], 8))
+    request = make_request(tables, make_topology(1, 1), optimizer=optimizer, plan="table_wise")
     plan = make_plan(request)
     (counted,) = count_bytes_by_memory_domain(request, plan)
     monkeypatch.setattr(MemoryEstimator, "estimate_shard_buffer_bytes", lambda *_: 0)
@@ -67,6 +79,19 @@ def test_a_rank_without_room_is_a_fault():
     plan = make_plan(REQUEST)
     small = replace(REQUEST, topology=replace(REQUEST.topology, memory_bytes=100_000))
     assert any(found.startswith("rank 0 needs") for found in find_faults(small, plan))
+
+
+@pytest.mark.parametrize("kind", ["column_wise", "data_parallel"])
+def test_split_or_copied_rows_of_int8_are_a_fault_and_refused(kind: str):
+    request = replace(REQUEST, plan=kind, topology=make_topology(2, 2))
+    tables = tuple(replace(table, dtype="int8") for table in request.tables)
+    plan = make_plan(request)
+    int8 = tuple(replace(planned, table=table) for planned, table in zip(plan.tables, tables, strict=True))
+    faults = find_faults(replace(request, tables=tables), replace(plan, tables=int8))
+    assert any(f"{kind} does not work with int8" in fault for fault in faults)
+    with pytest.raises(PlanError, match="whose rows are int8 with one scale each") as refused:
+        make_plan(replace(request, tables=tables))
+    assert refused.value.field == "plan"
 
 
 def test_split_rows_under_an_optimizer_of_whole_rows_are_a_fault():

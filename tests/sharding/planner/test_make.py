@@ -13,7 +13,7 @@ from sharding.planner import Dense, NoPlanError, PlanRequest, Rule, Table, make_
 from sharding.planner.check import count_bytes_by_memory_domain, find_faults
 from sharding.planner.constraints import find_allowed_ranks
 from sharding.planner.report import make_plan_report
-from sharding.planner.types import SHARDING_TYPES
+from sharding.planner.types import INT8_TYPES, SHARDING_TYPES
 from tests.sharding.planner.plain_plans import make_plain_plan
 from tests.sharding.planner.plan_requests import draw_requests, make_request, make_tables, make_topology, set_memory
 
@@ -71,6 +71,13 @@ def test_small_tables_are_copied_where_that_saves_an_exchange():
     assert [table.sharding_type for table in plan.tables[:2]] == ["data_parallel", "table_wise"]
     one_memory = replace(request, topology=make_topology(1, 8), transport="memory")
     assert make_plan(one_memory).tables[0].sharding_type != "data_parallel"
+
+
+def test_small_tables_of_int8_are_neither_copied_nor_split_by_columns():
+    tables = tuple(replace(table, dtype="int8") for table in make_tables([10, 1000, 3_000_000], 64))
+    for optimizer in ("sgd", "rowwise_adagrad"):
+        plan = make_plain_plan(tables, 4, "auto", optimizer=optimizer, ranks_per_node=2)
+        assert {table_plan.sharding_type for table_plan in plan.tables} <= set(INT8_TYPES)
 
 
 def test_a_table_larger_than_a_gpu_is_split_by_rows():
