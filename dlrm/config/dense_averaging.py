@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 
 from dlrm.config.base import Config, Positive, fill_defaults, find_foreign_setting
 from dlrm.config.errors import invalid
+from dlrm.config.optimizers import DenseOptimizerSpec
 
 _SETTINGS: dict[str, dict[str, Any]] = {
     "local_sgd": {"every": 8},
@@ -65,3 +66,34 @@ class DenseAveragingConfig(Config):
 
 def _get_settings(fields: Mapping[str, Any]) -> Mapping[str, Any]:
     return _SETTINGS.get(str(fields.get("method", "local_sgd")), {})
+
+
+def check_dense_averaging(
+    averaging: DenseAveragingConfig,
+    optimizer: DenseOptimizerSpec,
+    of_sum: Mapping[str, object],
+    of_shared: Mapping[str, object],
+) -> None:
+    """Raise ValueError if a job sets what ranks with weights of their own cannot have.
+
+    of_sum: settings of the summed gradient, by field. of_shared: settings of weights that all ranks share.
+    """
+    its_own = "with dense_averaging each rank"
+    if optimizer.schedule.follows_gain:
+        message = f"adascale needs the gradient summed over ranks, and {its_own} keeps its own"
+        raise invalid("dense_optimizer.schedule.scaling", message, "another scaling, or dense_averaging null")
+    for settings, message in (
+        (of_sum, f"needs the gradient summed over ranks, and {its_own} keeps its own"),
+        (of_shared, f"is of weights that all ranks share, and {its_own} has its own"),
+    ):
+        if (field := next((field for field, value in settings.items() if value is not None), None)) is not None:
+            raise invalid(field, message, "null, or dense_averaging null")
+    if averaging.is_decentralised and optimizer.name not in ("sgd", "momentum"):
+        message = f"{averaging.method} is a momentum SGD, and {optimizer.name} takes other steps"
+        raise invalid("dense_optimizer.name", message, '"momentum" or "sgd", or dense_averaging.method "local_sgd"')
+    if averaging.method == "decentlam" and optimizer.max_gradient_norm is not None:
+        message = "would limit the mean over neighbours too, which decentlam puts into the gradient"
+        raise invalid("dense_optimizer.max_gradient_norm", message, 'null, or dense_averaging.method "dmsgd"')
+    if optimizer.is_averaging or optimizer.is_preconditioning:
+        message = f"{optimizer.name} keeps averages of weights or eigenvectors, which would differ by rank"
+        raise invalid("dense_optimizer.name", message, "another optimizer, or dense_averaging null")

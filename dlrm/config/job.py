@@ -12,8 +12,8 @@ from dlrm.config.attention import NO_SEQUENCES, NOT_PRECONDITIONED
 from dlrm.config.augmentation import AugmentationConfig
 from dlrm.config.base import FALSE_IS_NULL, MAX_SECONDS, Config
 from dlrm.config.batch import MAX_BATCH, BatchConfig, BatchSpec
-from dlrm.config.data import TABLE_FORMATS, DataConfig, Hashing
-from dlrm.config.dense_averaging import DenseAveragingConfig
+from dlrm.config.data import DataConfig, Hashing
+from dlrm.config.dense_averaging import DenseAveragingConfig, check_dense_averaging
 from dlrm.config.errors import ConfigError, invalid, parse_document
 from dlrm.config.follow import check_endless, fill_endless
 from dlrm.config.messages import format_count
@@ -28,14 +28,14 @@ from dlrm.config.optimizers import (
 )
 from dlrm.config.preconditioner import PreconditionerConfig
 from dlrm.config.presets import PresetName, begin_record, fill_preset
-from dlrm.config.pruning import PruningConfig
+from dlrm.config.pruning import PruningConfig, check_pruning
 from dlrm.config.resident_memory import check_resident_memory
 from dlrm.config.resources import NodeRange, ResourcesConfig
 from dlrm.config.run import RUN_IN_TIME, RunConfig, RunSpec
 from dlrm.config.sharding import COLUMN_TYPES, WHOLE_ROW_TYPES, ShardingConfig
 from dlrm.config.table_dims import find_idle_rule
 from dlrm.config.table_dtype import check_table_dtype
-from dlrm.config.tasks import find_unlabelled_task
+from dlrm.config.tasks import check_labels
 
 ORDER_BYTES_PER_ROW = 8
 """Bytes of a row's number; every rank that reads a synthetic log holds the numbers of all rows."""
@@ -286,33 +286,12 @@ class JobSpec(Config):
 
     @model_validator(mode="after")
     def _check_tasks(self) -> Self:
-        tasks = self.model.tasks or []
-        if len(tasks) < 2:
-            return self
         sharing = self.model.task_sharing
         if self.preconditioner is not None and sharing is not None and sharing.loss_weighting == "uncertainty":
             message = "has factors of linear layers, and uncertainties of tasks are no such layer"
             raise invalid("preconditioner", message, 'null, or model.task_sharing.loss_weighting "fixed"')
-        if self.data.format in ("synthetic", "criteo_tsv"):
-            message = f"reads further labels, and format {self.data.format} has one"
-            others = " or ".join(f'"{name}"' for name in (*TABLE_FORMATS, "packed"))
-            raise invalid("model.tasks", message, f"null, or data.format {others}")
-        schema = self.data.table_schema
-        if schema is not None and (found := find_unlabelled_task(tasks, schema.further_labels)):
-            number, task, fitting = found
-            message = f"{task.label!r} is no {task.kind} label of data.schema.further_labels"
-            valid = ", ".join(fitting) or f'a label there, with kind "{task.kind}"'
-            raise invalid(f"model.tasks.{number}.label", message, valid)
-        for section, field, *off in (
-            ("run", "label_smoothing", 0.0),
-            ("run", "recalibrate", None),
-            ("run", "sharpness", None),
-            ("run", "blend", "none", "auto"),
-            ("data", "negative_sampling", None),
-        ):
-            if getattr(getattr(self, section), field) not in off:
-                message = "is for one binary label, and model.tasks has further ones"
-                raise invalid(f"{section}.{field}", message, f"{json.dumps(off[0])}, or a single task")
+        if self.model.num_tasks > 1:
+            check_labels(self.model.tasks or [], self.data, self.run)
         return self
 
     @model_validator(mode="after")
@@ -325,56 +304,24 @@ class JobSpec(Config):
 
     @model_validator(mode="after")
     def _check_pruning(self) -> Self:
-        if self.pruning is None:
-            return self
-        if self.pruning.until_fraction == 0.0 and self.run.warm_start is None:
-            message = "prunes weights at the start, and without run.warm_start these are random"
-            raise invalid("pruning.until_fraction", message, "above 0, or a run.warm_start")
-        if self.batch.growth is not None:
-            message = "counts elements that pruning holds at zero in the noise scale"
-            raise invalid("batch.growth", message, "null, or pruning null")
-        if self.pruning.until_fraction == 0.0:
-            return self
-        for field, is_early, valid in (
-            ("keep_model", self.run.keep_model == "best", '"last"'),
-            ("patience", self.run.patience is not None, "null"),
-            ("target_auc", (self.run.target_auc or 1.0) < 1.0, "null"),
-        ):
-            if is_early:
-                message = "may leave the model of a step before all of pruning.share is pruned"
-                raise invalid(f"run.{field}", message, f"{valid}, or pruning.until_fraction 0")
+        if self.pruning is not None:
+            check_pruning(self.pruning, self.run, is_growing=self.batch.growth is not None)
         return self
 
     @model_validator(mode="after")
     def _check_dense_averaging(self) -> Self:
-        averaging, optimizer = self.dense_averaging, self.dense_optimizer.name
-        if averaging is None:
-            return self
-        if self.dense_optimizer.schedule.follows_gain:
-            message = "adascale needs the gradient summed over ranks, and with dense_averaging each rank keeps its own"
-            raise invalid("dense_optimizer.schedule.scaling", message, "another scaling, or dense_averaging null")
-        for field, value in (
-            ("variance_reduction", self.variance_reduction),
-            ("batch.growth", self.batch.growth),
-            ("preconditioner", self.preconditioner),
-            ("moments", self.moments),
-        ):
-            if value is not None:
-                message = "needs the gradient summed over ranks, and with dense_averaging each rank keeps its own"
-                raise invalid(field, message, "null, or dense_averaging null")
-        for field, value in (("averaging", self.averaging), ("pruning", self.pruning)):
-            if value is not None:
-                message = "is of weights that all ranks share, and with dense_averaging each rank has its own"
-                raise invalid(field, message, "null, or dense_averaging null")
-        if averaging.is_decentralised and optimizer not in ("sgd", "momentum"):
-            message = f"{averaging.method} is a momentum SGD, and {optimizer} takes other steps"
-            raise invalid("dense_optimizer.name", message, '"momentum" or "sgd", or dense_averaging.method "local_sgd"')
-        if averaging.method == "decentlam" and self.dense_optimizer.max_gradient_norm is not None:
-            message = "would limit the mean over neighbours too, which decentlam puts into the gradient"
-            raise invalid("dense_optimizer.max_gradient_norm", message, 'null, or dense_averaging.method "dmsgd"')
-        if self.dense_optimizer.is_averaging or self.dense_optimizer.is_preconditioning:
-            message = f"{optimizer} keeps averages of weights or eigenvectors, which would differ by rank"
-            raise invalid("dense_optimizer.name", message, "another optimizer, or dense_averaging null")
+        if self.dense_averaging is not None:
+            check_dense_averaging(
+                self.dense_averaging,
+                self.dense_optimizer,
+                of_sum={
+                    "variance_reduction": self.variance_reduction,
+                    "batch.growth": self.batch.growth,
+                    "preconditioner": self.preconditioner,
+                    "moments": self.moments,
+                },
+                of_shared={"averaging": self.averaging, "pruning": self.pruning},
+            )
         return self
 
     @model_validator(mode="after")

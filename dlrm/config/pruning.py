@@ -6,6 +6,7 @@ from pydantic import Field, model_validator
 
 from dlrm.config.base import Config
 from dlrm.config.errors import invalid
+from dlrm.config.run import RunSpec
 
 NUM_CUTS = 100
 """Number of times that gradual pruning chooses elements anew."""
@@ -40,3 +41,23 @@ class PruningConfig(Config):
             return self.share
         progress = (done - self.from_fraction) / (self.until_fraction - self.from_fraction)
         return self.share * (1.0 - (1.0 - round(progress * NUM_CUTS) / NUM_CUTS) ** 3)
+
+
+def check_pruning(pruning: PruningConfig, run: RunSpec, *, is_growing: bool) -> None:
+    """Raise ValueError if a run cannot prune so. is_growing: whether the batch grows with the noise scale."""
+    if pruning.until_fraction == 0.0 and run.warm_start is None:
+        message = "prunes weights at the start, and without run.warm_start these are random"
+        raise invalid("pruning.until_fraction", message, "above 0, or a run.warm_start")
+    if is_growing:
+        message = "counts elements that pruning holds at zero in the noise scale"
+        raise invalid("batch.growth", message, "null, or pruning null")
+    if pruning.until_fraction == 0.0:
+        return
+    for field, is_early, valid in (
+        ("keep_model", run.keep_model == "best", '"last"'),
+        ("patience", run.patience is not None, "null"),
+        ("target_auc", (run.target_auc or 1.0) < 1.0, "null"),
+    ):
+        if is_early:
+            message = "may leave the model of a step before all of pruning.share is pruned"
+            raise invalid(f"run.{field}", message, f"{valid}, or pruning.until_fraction 0")

@@ -1,12 +1,15 @@
 """Tasks of a model with several labels, and how they share it."""
 
+import json
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
 from dlrm.config.base import FALSE_IS_NULL, Config, Positive, fill_defaults, refuse_foreign_setting
+from dlrm.config.data import TABLE_FORMATS, DataConfig
 from dlrm.config.errors import invalid
+from dlrm.config.run import RunSpec
 from dlrm.config.schema import ColumnName, LabelColumn, LabelKind
 
 TaskName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,40}$")]
@@ -122,3 +125,27 @@ def find_parents(tasks: Sequence[TaskConfig]) -> list[int | None]:
     """Find the number of the task that each task is given; None if it stands alone."""
     names = [task.name for task in tasks]
     return [None if task.given is None else names.index(task.given) for task in tasks]
+
+
+def check_labels(tasks: Sequence[TaskConfig], data: DataConfig, run: RunSpec) -> None:
+    """Raise ValueError if the data lacks a label of several tasks, or if a setting is for one binary label."""
+    if data.format in ("synthetic", "criteo_tsv"):
+        message = f"reads further labels, and format {data.format} has one"
+        others = " or ".join(f'"{name}"' for name in (*TABLE_FORMATS, "packed"))
+        raise invalid("model.tasks", message, f"null, or data.format {others}")
+    schema = data.table_schema
+    if schema is not None and (found := find_unlabelled_task(tasks, schema.further_labels)):
+        number, task, fitting = found
+        message = f"{task.label!r} is no {task.kind} label of data.schema.further_labels"
+        valid = ", ".join(fitting) or f'a label there, with kind "{task.kind}"'
+        raise invalid(f"model.tasks.{number}.label", message, valid)
+    for field, value, *off in (
+        ("run.label_smoothing", run.label_smoothing, 0.0),
+        ("run.recalibrate", run.recalibrate, None),
+        ("run.sharpness", run.sharpness, None),
+        ("run.blend", run.blend, "none", "auto"),
+        ("data.negative_sampling", data.negative_sampling, None),
+    ):
+        if value not in off:
+            message = "is for one binary label, and model.tasks has further ones"
+            raise invalid(field, message, f"{json.dumps(off[0])}, or a single task")
