@@ -33,6 +33,7 @@ from dlrm.config.resident_memory import check_resident_memory
 from dlrm.config.resources import NodeRange, ResourcesConfig
 from dlrm.config.run import RUN_IN_TIME, RunConfig, RunSpec
 from dlrm.config.sharding import COLUMN_TYPES, WHOLE_ROW_TYPES, ShardingConfig
+from dlrm.config.table_dims import find_idle_rule
 from dlrm.config.tasks import find_unlabelled_task
 
 ORDER_BYTES_PER_ROW = 8
@@ -228,6 +229,14 @@ class JobSpec(Config):
         if sharding.transport == "network" and self.resources.gpus_per_worker:
             message = "the network transport keeps tables in the memory of CPUs, and these ranks have GPUs"
             raise invalid("sharding.transport", message, '"auto" or "torchrec"')
+        return self
+
+    @model_validator(mode="after")
+    def _check_table_dims(self) -> Self:
+        if self.data.is_raw:
+            tables = (column.feature for column in self.data.raw_schema.categorical if column.sequence is None)
+            if (idle := find_idle_rule(self.model.table_dims, tables)) is not None:
+                raise invalid(idle.field, idle.message, idle.valid)
         return self
 
     @model_validator(mode="after")
