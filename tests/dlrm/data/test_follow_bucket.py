@@ -1,7 +1,7 @@
 """Growing sets of objects below a prefix, in a real S3 server on loopback."""
 
-import threading
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -9,9 +9,9 @@ from deltalake import write_deltalake
 
 from dlrm.config import DataConfig
 from dlrm.data.errors import DataError
+from dlrm.data.follow import prepare
 from dlrm.data.follow.prepare import Follower
 from dlrm.data.prepare.progress import NoteEvent, ProgressEvent
-from dlrm.data.raw.stores import clear_store_cache
 from tests.bucket.server import Bucket
 from tests.dlrm.data.test_follow import SIZES, follow, make_config, write_day
 
@@ -23,11 +23,15 @@ KEY = "clicks/day_{}.csv"
 class FollowedBucket:
     """A follower of the objects below s3://bucket/clicks, with the events that it reports."""
 
-    def __init__(self, bucket: Bucket, directory: Path, train: str = "s3://bucket/clicks/day_*.csv") -> None:
-        document = make_config(directory).model_dump(mode="json", by_alias=True)
-        self.events: list[ProgressEvent | NoteEvent] = []
+    def __init__(
+        self, bucket: Bucket, directory: Path, train: str = "s3://bucket/clicks/day_*.csv", **follow: Any
+    ) -> None:
+        document = make_config(directory, **follow).model_dump(mode="json", by_alias=True)
+        self.notes: list[str] = []
+        self.mends = False
+        """Whether the store is well again once the follower has reported that it fails."""
         config = DataConfig.model_validate({**document, "train": [train]})
-        self.follower = Follower(config, ["s3://bucket/clicks"], directory / "prepared", None, 1, self.events.append)
+        self.follower = Follower(config, ["s3://bucket/clicks"], directory / "prepared", None, 1, self._add)
         self._bucket, self._directory = bucket, directory
 
     def bring(self, *days: int) -> None:
@@ -35,9 +39,11 @@ class FollowedBucket:
             write_day(self._directory / "day.csv", day)
             self._bucket.write(KEY.format(day), (self._directory / "day.csv").read_bytes())
 
-    @property
-    def notes(self) -> list[str]:
-        return [event.name for event in self.events if isinstance(event, NoteEvent)]
+    def _add(self, event: ProgressEvent | NoteEvent) -> None:
+        if isinstance(event, NoteEvent):
+            self.notes.append(event.name)
+            if self.mends and event.name == "look_failed":
+                self._bucket.proxy.failing_fraction = 0.0
 
 
 def test_objects_that_come_one_by_one_make_the_pieces_of_files_on_disk(bucket: Bucket, tmp_path: Path) -> None:
@@ -67,30 +73,26 @@ def test_a_late_object_is_read_next_and_one_written_anew_is_not_read_again(bucke
     assert followed.notes.count("file_late") == followed.notes.count("file_changed") == 1
 
 
-def test_a_store_that_fails_is_asked_again(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    followed = FollowedBucket(bucket, tmp_path)
+@pytest.mark.parametrize("work", ["look", pytest.param("stage", marks=pytest.mark.slow), "check_unchanged"])
+def test_a_store_that_fails_is_asked_again(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, work: str
+) -> None:
+    """The store fails as soon as the follower begins this work, until it reports that."""
+    followed = FollowedBucket(bucket, tmp_path, idle_minutes=None)
     followed.bring(0)
     first = followed.follower.prepare_next(batch_rows=512, num_trained=-1)
     followed.bring(3)
-    # Requests fail at once, in place of after the client's own attempts.
-    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
-    clear_store_cache()
-    bucket.proxy.failing_fraction = 1.0
-    failed = threading.Event()
+    begin = getattr(prepare, work)
 
-    def mend(event: ProgressEvent | NoteEvent) -> None:
-        if isinstance(event, NoteEvent) and event.name == "look_failed":
-            failed.set()
-            bucket.proxy.failing_fraction = 0.0
-        followed.events.append(event)
+    def fail_and_begin(*arguments: Any) -> Any:
+        bucket.proxy.failing_fraction = 0.0 if "look_failed" in followed.notes else 1.0
+        return begin(*arguments)
 
-    followed.follower.on_event = mend
-    followed.follower.config = followed.follower.config.model_copy(
-        update={"follow": followed.follower.config.follow.model_copy(update={"idle_minutes": None})}  # pyright: ignore
-    )
+    monkeypatch.setattr(prepare, work, fail_and_begin)
+    followed.mends = True
     ledger = followed.follower.prepare_next(batch_rows=512, num_trained=first.num_rows)
-    assert failed.is_set()
     assert [Path(file.name).stem for file in ledger.files] == ["day_0", "day_3"]
+    assert followed.notes == ["files_read", "look_failed", "files_read"]
 
 
 def test_a_table_in_a_bucket_and_a_prefix_outside_the_roots_are_refused(bucket: Bucket, tmp_path: Path) -> None:
