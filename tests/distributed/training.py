@@ -79,11 +79,12 @@ class TrainingSetting:
 
     def resolve_job(self, world_size: int) -> ResolvedJob:
         further = [{"name": t.label, "kind": t.kind} for t in self.model.tasks or () if t.label is not None]
-        schema = {"further_labels": further, "dense": [{"name": "x"}]}
+        data: dict[str, Any] = {"format": "packed", "train": ["rows"]} if self.sequences else {"format": "synthetic"}
+        if further:
+            schema = {"further_labels": further, "dense": [{"name": "x"}]}
+            data = {"format": "parquet", "train": ["rows.parquet"], "schema": schema}
         document = {
-            "data": {"format": "parquet", "train": ["rows.parquet"], "schema": schema}
-            if further
-            else {"format": "synthetic"},
+            "data": data,
             "model": self.model.model_dump(),
             "batch": {
                 "global_size": self.global_size,
