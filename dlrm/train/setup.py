@@ -34,13 +34,9 @@ from dlrm.train.kept_scores import keep_scores
 from dlrm.train.profiler import create_on_all_machines, make_profiler
 from dlrm.train.progressive import ProgressiveEvaluator
 from dlrm.train.row_reuse import make_row_reuse
-from dlrm.train.run_events import (
-    report_average,
-    report_length,
-    report_start,
-    report_warmup,
-)
+from dlrm.train.run_events import report_warmup
 from dlrm.train.stages import StageSequence
+from dlrm.train.start_events import report_average, report_length, report_start
 from dlrm.train.table_reset import make_table_reset
 from dlrm.train.task_labels import report_task_labels
 from dlrm.train.trainer import Trainer

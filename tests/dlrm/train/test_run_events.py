@@ -30,17 +30,8 @@ from dlrm.record import (
 )
 from dlrm.reporting.reporter import Reporter
 from dlrm.train.build import PlannedTables, plan_tables
-from dlrm.train.run_events import (
-    report_advice,
-    report_guess,
-    report_labels,
-    report_large_batch,
-    report_length,
-    report_methods,
-    report_plan,
-    report_warmup,
-    report_warnings,
-)
+from dlrm.train.run_events import report_advice, report_guess, report_large_batch, report_warmup
+from dlrm.train.start_events import report_labels, report_length, report_methods, report_plan, report_warnings
 from tests.dlrm.data.packed_files import random_rows, write_packed
 from tests.dlrm.evaluated import evaluation
 
