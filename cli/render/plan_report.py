@@ -158,16 +158,17 @@ def _describe_exchange(plan: Plan) -> str:
 
 
 def _make_list_of_tables(plan: Plan) -> Table:
-    """Return the list of tables; those with the same rows, type, reason and numbers of ranks and blocks share a line.
+    """Return the list of tables; alike ones share a line.
 
     Bytes are those on the rank that holds most of a table.
     """
-    headings = ("tables", "rows", "type", "ranks", *TABLE_BYTES_FIELDS, "why")
+    has_dims = len({entry["embedding_dim"] for entry in plan["tables"]}) > 1
+    headings = ("tables", "rows", *(["dim"] if has_dims else []), "type", "ranks", *TABLE_BYTES_FIELDS, "why")
     table, size = make_table(*headings, left=("type", "ranks", "why")), _make_size_formatter(plan)
 
     def group_key(entry: Plan) -> tuple[Any, ...]:
         key = (-entry["num_rows"], entry["type"], len(entry["ranks"]), entry["reason"])
-        return (*key, len(entry["blocks"]))
+        return (*key, len(entry["blocks"]), entry["embedding_dim"])
 
     groups = [list(group) for _, group in groupby(sorted(plan["tables"], key=group_key), key=group_key)]
     for group in groups[:MAX_GROUPS]:
@@ -176,6 +177,7 @@ def _make_list_of_tables(plan: Plan) -> Table:
         table.add_row(
             cell(_format_names(group)),
             f"{first['num_rows']:,}",
+            *([f"{first['embedding_dim']}"] if has_dims else []),
             first["type"],
             _format_ranks(group, plan["world_size"]),
             *(size(first[kind][largest]) for kind in TABLE_BYTES_FIELDS.values()),

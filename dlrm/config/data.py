@@ -1,7 +1,5 @@
 """Data settings: where rows come from, how they are split, and how ids become table rows."""
 
-import fnmatch
-import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -9,11 +7,11 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from dlrm.config.base import FALSE_IS_NULL, MAX_ROWS, Config, fill_defaults
+from dlrm.config.column_patterns import find_no_match, find_setting
 from dlrm.config.errors import invalid
 from dlrm.config.follow import FollowConfig
-from dlrm.config.messages import describe_no_match
 from dlrm.config.patterns import PatternError, check_scheme
-from dlrm.config.schema import CRITEO_SCHEMA, MAX_NAME_LENGTH, CategoricalColumn, ColumnName, SchemaConfig
+from dlrm.config.schema import CRITEO_SCHEMA, CategoricalColumn, ColumnName, SchemaConfig
 
 RAW_FORMATS = ("criteo_tsv", "parquet", "csv", "jsonl", "arrow")
 TABLE_FORMATS = RAW_FORMATS[1:]
@@ -42,8 +40,6 @@ WINDOW_BLOCKS = 1 << 10
 """Number that the rows of a window are a multiple of, so that it is cut into as many blocks."""
 MAX_PATTERNS = 10_000
 """Largest number of files, directories and patterns of the training rows, and of the evaluation rows."""
-MAX_MATCHES = 1_000_000
-"""Largest number of pairs of a pattern and a column name to match; a service accepts these documents from any user."""
 DataPattern = Annotated[str, AfterValidator(_check_pattern)]
 
 
@@ -183,8 +179,7 @@ class VocabularyConfig(Config):
 
     def get_rule(self, column: str) -> "Counting | Hashing | DynamicIdsConfig":
         """Return the rule for one column."""
-        matching = (own for pattern, own in self.columns.items() if fnmatch.fnmatchcase(column, pattern))
-        own = self.columns.get(column) or next(matching, self)
+        own = find_setting(self.columns, column) or self
         num_hashes = own.num_hashes or self.num_hashes
         num_remainders = (self.num_remainders if own.num_remainders is None else own.num_remainders) or None
         if isinstance(own, ColumnVocabularyConfig):
@@ -394,19 +389,8 @@ class DataConfig(Config):
             raise invalid(f"schema.categorical.{number}.sequence.target", message, f"a target of {valid}")
 
     def _check_vocabulary(self, columns: set[str]) -> None:
-        patterns = [name for name in self.vocabulary.columns if name not in columns]
-        if too_long := next((pattern for pattern in patterns if len(pattern) > MAX_NAME_LENGTH), None):
-            message = f"{reprlib.repr(too_long)} has {len(too_long):,} characters"
-            raise invalid("vocabulary.columns", message, f"names and patterns of up to {MAX_NAME_LENGTH} characters")
-        if len(patterns) * len(columns) > MAX_MATCHES:
-            message = f"{len(patterns):,} patterns for {len(columns):,} columns are too many to match"
-            valid = f"up to {MAX_MATCHES // len(columns):,} patterns, and any number of column names"
-            raise invalid("vocabulary.columns", message, valid)
-        for pattern in patterns:
-            if not fnmatch.filter(columns, pattern):
-                hint, valid = describe_no_match(pattern, columns)
-                message = f"{pattern!r} matches no categorical column of ids{hint}"
-                raise invalid("vocabulary.columns", message, valid)
+        if (fault := find_no_match(self.vocabulary.columns, columns, "categorical column of ids")) is not None:
+            raise invalid("vocabulary.columns", *fault)
 
     def _check_columns(self, schema: SchemaConfig) -> None:
         if self.weight_column in schema.names_but_weight:

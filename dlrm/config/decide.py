@@ -107,8 +107,10 @@ def decide(job: JobSpec, facts: DataFacts | None) -> tuple[JobConfig, list[Decis
         value, reason = _RULES[field](document, facts)
         _set_decided(document, field, value)
         decisions.append(Decision(field=field, value=_describe_value(value), reason=reason))
-    if facts is not None and facts.source is not None and job.model.architecture == "auto":
-        _keep_settings(document["model"], facts.source)
+    if facts is not None and facts.source is not None:
+        document["model"]["table_dims"] = facts.source.table_dims
+        if job.model.architecture == "auto":
+            _keep_settings(document["model"], facts.source)
     decisions += [
         Decision(field=field, value=entry.value, reason=f"preset {job.preset}: {entry.reason}")
         for field, entry in list_filled_values(document).items()
@@ -125,6 +127,8 @@ def keep_decisions(job: JobSpec, earlier: JobConfig) -> JobSpec:
     for field in list_open_fields(job):
         section, name = field.split(".")
         _set_decided(document, field, decided[section][name])
+    if job.run.warm_start is not None:
+        document["model"]["table_dims"] = decided["model"]["table_dims"]
     if job.model.architecture == "auto":
         _keep_settings(document["model"], earlier.model)
     return parse_document(JobSpec, document)

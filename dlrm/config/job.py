@@ -33,6 +33,7 @@ from dlrm.config.resident_memory import check_resident_memory
 from dlrm.config.resources import NodeRange, ResourcesConfig
 from dlrm.config.run import RUN_IN_TIME, RunConfig, RunSpec
 from dlrm.config.sharding import COLUMN_TYPES, WHOLE_ROW_TYPES, ShardingConfig
+from dlrm.config.table_dims import find_idle_rule
 from dlrm.config.table_dtype import check_table_dtype
 from dlrm.config.tasks import find_unlabelled_task
 
@@ -234,6 +235,14 @@ class JobSpec(Config):
     @model_validator(mode="after")
     def _check_table_dtype(self) -> Self:
         check_table_dtype(self.sharding, self.resources, has_average=self.averaging is not None)
+        return self
+
+    @model_validator(mode="after")
+    def _check_table_dims(self) -> Self:
+        if self.data.is_raw:
+            tables = (column.feature for column in self.data.raw_schema.categorical if column.sequence is None)
+            if (idle := find_idle_rule(self.model.table_dims, tables)) is not None:
+                raise invalid(idle.field, idle.message, idle.valid)
         return self
 
     @model_validator(mode="after")

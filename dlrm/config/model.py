@@ -1,5 +1,6 @@
 """Model settings: architecture, layer widths of the MLPs, and pooling of lists of ids."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -8,11 +9,10 @@ from dlrm.config.attention import AttentionConfig
 from dlrm.config.base import FALSE_IS_NULL, Auto, Config, fill_defaults, refuse_foreign_setting
 from dlrm.config.errors import invalid
 from dlrm.config.schema import MAX_FURTHER_LABELS
+from dlrm.config.table_dims import DIM_MULTIPLE, MAX_DIM, MIN_DIM, EmbeddingDim, TableDims, check_dims, choose_dim
 from dlrm.config.tasks import TaskConfig, TaskSharingConfig, Width, check_tasks
 
 Widths = Annotated[list[Width], Field(min_length=1, max_length=32)]
-MIN_DIM, MAX_DIM, DIM_MULTIPLE = 4, 1024, 4
-EmbeddingDim = Annotated[int, Field(ge=MIN_DIM, le=MAX_DIM, multiple_of=DIM_MULTIPLE)]
 
 Architecture = Literal["dlrm", "dcn_v2", "gdcn", "deepfm", "finalmlp", "masknet", "wukong"]
 
@@ -50,6 +50,12 @@ class ModelSpec(Config):
     embedding_dim: EmbeddingDim | Auto = "auto"
     """Number of elements of one embedding row (D); a multiple of 4, which the table kernels need. auto: the last width
     of bottom_mlp if set, otherwise by the number of training rows."""
+    table_dims: TableDims | None = None
+    """Embedding dimensions of single tables, by the name of the feature or by a shell pattern of names, such as
+    { "user_*" = 8, "*" = "auto" }: a narrower table takes less memory, and a linear layer maps its embeddings to
+    embedding_dim. A name takes precedence over patterns; among patterns the first one that matches applies. auto:
+    embedding_dim up to 1,000 rows, and with ten times the rows half of it each time. null: embedding_dim for all; if
+    the run starts from a model, that model's."""
     pooling: Literal["sum", "mean"] = "sum"
     """Pooling of the embeddings of a list of ids; the pooled embedding of an empty list is zero."""
     bottom_mlp: Widths | Auto = "auto"
@@ -158,6 +164,8 @@ class ModelSpec(Config):
                 f"ends in {self.bottom_mlp[-1]}, but must end in embedding_dim = {self.embedding_dim}",
                 f"{[*self.bottom_mlp[:-1], self.embedding_dim]}",
             )
+        if self.table_dims is not None and self.embedding_dim != "auto":
+            check_dims(self.table_dims, self.embedding_dim)
         if self.top_mlp[-1] != 1:
             raise invalid("top_mlp", f"ends in {self.top_mlp[-1]}, but must end in 1", f"{[*self.top_mlp[:-1], 1]}")
         return self
@@ -172,6 +180,20 @@ class ModelConfig(ModelSpec):
     """Number of elements of one embedding row (D)."""
     bottom_mlp: Widths = Field(default=[512, 256, 64])  # pyright: ignore[reportIncompatibleVariableOverride], specs are frozen
     """Output widths of the layers over the dense features; the last one is embedding_dim."""
+
+    def choose_table_dim(self, name: str, num_rows: int) -> int:
+        """Choose the embedding dimension of the table of one feature."""
+        return choose_dim(self.table_dims, self.embedding_dim, name, num_rows)
+
+    def with_table_dims(self, table_rows: Mapping[str, int]) -> "ModelConfig":
+        """Return the settings with the dimension of every table stated, if any of them may differ.
+
+        table_rows: rows by feature.
+        """
+        if self.table_dims is None:
+            return self
+        dims = {name: self.choose_table_dim(name, num_rows) for name, num_rows in table_rows.items()}
+        return self.model_copy(update={"table_dims": dims})
 
 
 def _is_embedding_dim(width: int) -> bool:

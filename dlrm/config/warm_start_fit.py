@@ -9,6 +9,7 @@ from dlrm.config.data import DataConfig
 from dlrm.config.errors import FieldError
 from dlrm.config.job import JobSpec
 from dlrm.config.model import SETTING_FIELDS, ModelConfig
+from dlrm.config.table_dims import find_dim_faults
 from dlrm.config.tasks import TaskConfig
 
 _SOURCE, _OPTIMIZER_STATE = "run.warm_start.from", "run.warm_start.optimizer_state"
@@ -34,9 +35,10 @@ def find_warm_start_faults(
         for name in ModelConfig.model_fields
         if (value := getattr(job.model, name)) not in ("auto", old := getattr(old_model, name))
         and not (value is None and name in open_fields)
-        and name != "tasks"
+        and name not in ("tasks", "table_dims")
     ]
     faults += _find_task_faults(job.model.tasks, old_model.tasks)
+    faults += find_dim_faults(job.model.table_dims, old_model.table_dims, old_model.embedding_dim)
     faults += _find_data_faults(job.data, old_data)
     if job.run.warm_start is not None and job.run.warm_start.optimizer_state:
         faults += _find_optimizer_faults(job, identity)

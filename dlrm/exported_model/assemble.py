@@ -19,8 +19,9 @@ def assemble(config: SavedConfig, stored: Mapping[str, torch.Tensor]) -> PlainMo
     weights = dict(stored)
     if (compression := config.compression) is not None:
         if compression.tables != "fp32":
-            for name, num_rows in zip(module.tables, config.table_rows.values(), strict=True):
-                row = quantize_table(torch.zeros(1, config.model.embedding_dim), compression.tables)
+            for name, (feature, num_rows) in zip(module.tables, config.table_rows.items(), strict=True):
+                dim = config.model.choose_table_dim(feature, num_rows)
+                row = quantize_table(torch.zeros(1, dim), compression.tables)
                 empty = row.new_empty(num_rows, row.shape[1], device="meta")
                 module.tables[name] = QuantizedTable(empty, compression.tables, config.model.pooling)
         for name, matrix in list_matrices(module).items():

@@ -46,8 +46,10 @@ def _render_summary(config: SavedConfig, encoders: Encoders | None) -> str:
     if config.num_dense:
         inputs.append(format_count(config.num_dense, "dense feature"))
     if config.table_rows:
-        num_rows, dim = sum(config.table_rows.values()), config.model.embedding_dim
-        size = f"{num_rows:,} rows by {dim} ({num_rows * dim * 4 / 1e6:,.1f} MB)"
+        dims = [config.model.choose_table_dim(*table) for table in config.table_rows.items()]
+        num_bytes = 4 * sum(num_rows * dim for num_rows, dim in zip(config.table_rows.values(), dims, strict=True))
+        of_dims = f"{dims[0]}" if len(set(dims)) == 1 else f"{min(dims)} to {max(dims)}"
+        size = f"{sum(config.table_rows.values()):,} rows by {of_dims} ({num_bytes / 1e6:,.1f} MB)"
         inputs.append(f"{format_count(len(config.table_rows), 'embedding table')} of {size}")
     positive = None if encoders is None else encoders.schema.positive
     label = "1" if positive is None else format_code(positive)

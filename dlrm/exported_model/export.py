@@ -87,10 +87,11 @@ def make_saved_config(
     recalibration: map of its logits.
     """
     job, schema = resolved.job, dataset.schema
+    table_rows = {feature.name: feature.num_ids for feature in schema.tables}
     return SavedConfig(
-        model=job.model,
+        model=job.model.with_table_dims(table_rows),
         num_dense=schema.num_dense,
-        table_rows={feature.name: feature.num_ids for feature in schema.tables},
+        table_rows=table_rows,
         sequences=_list_sequences(schema),
         first_order_share=None if first_order is None else first_order.share,
         recalibration=recalibration,

@@ -24,7 +24,7 @@ def make_collection(module: PlainModel, config: SavedConfig) -> EmbeddingBagColl
             name=encode_table_name(feature),
             feature_names=[feature],
             num_embeddings=num_rows,
-            embedding_dim=config.model.embedding_dim,
+            embedding_dim=config.model.choose_table_dim(feature, num_rows),
             pooling=POOLING[config.model.pooling],
         )
         for feature, num_rows in config.table_rows.items()

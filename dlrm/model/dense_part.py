@@ -10,6 +10,7 @@ from torch import nn
 from dlrm.config import ModelConfig, TaskConfig, find_parents
 from dlrm.metrics.filled_zeros import count_known_shares
 from dlrm.model.mlp import Linear, Perceptron, make_bottom
+from dlrm.model.narrow_tables import NarrowTables
 from dlrm.model.sequences import Sequences
 from dlrm.model.task_loss import TaskLoss, make_loss
 from dlrm.model.tasks import TaskTop, multiply_probabilities
@@ -38,6 +39,8 @@ class DensePart(nn.Module):
         """
         super().__init__()
         self.bottom = make_bottom(config, num_dense, generator)
+        self.narrow_tables: NarrowTables | None = None
+        """Maps of narrower embeddings to D numbers; None if all tables have D."""
         self.sequences: Sequences | None = None
         """Attention over the sequences of a sample; None if it has none."""
         self.num_vectors = num_features if self.bottom is None else num_features + 1
@@ -46,7 +49,12 @@ class DensePart(nn.Module):
         self._parents = find_parents(config.tasks or ())
 
     def forward(self, dense: torch.Tensor, pooled: torch.Tensor) -> torch.Tensor:
-        """Map dense [c, N] and pooled [c, F, D], or [c, T + sum of L, D] if there are sequences, to logits."""
+        """Map dense [c, N] and pooled [c, F, D], or [c, T + sum of L, D] if there are sequences, to logits.
+
+        If all tables are narrower than D, the last dimension is the largest of theirs.
+        """
+        if self.narrow_tables is not None:
+            pooled = self.narrow_tables(pooled)
         return self.interact(dense, pooled if self.sequences is None else self.sequences(pooled))
 
     def interact(self, dense: torch.Tensor, pooled: torch.Tensor) -> torch.Tensor:

@@ -29,7 +29,7 @@ class FirstOrder(nn.Module):
         self.share = share
         self.bias = nn.Parameter(torch.zeros(1))
         self.dense = nn.Parameter(torch.zeros(num_dense))
-        self.tables = make_tables(table_rows, 1, pooling)
+        self.tables = make_tables(table_rows, dict.fromkeys(table_rows, 1), pooling)
 
     def forward(self, dense: torch.Tensor, ids: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         """Map the inputs of a `PlainModel` to logits [n]."""

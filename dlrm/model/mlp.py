@@ -49,7 +49,8 @@ class Linear(nn.Linear):
         device = input.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else self.weight.dtype
         if has_onednn_products(input.device, dtype):
-            rows = input.flatten(0, -2)
+            # oneDNN has no fast kernel for rows with a gap between them, such as one table's of a chunk.
+            rows = input.flatten(0, -2).contiguous()
             outputs = _OneDnnLinear.apply(rows, self.weight, self.bias, dtype, self.is_activated)
             return outputs.view(*input.shape[:-1], self.out_features)
         outputs = F.linear(input, self.weight, self.bias)
@@ -148,7 +149,7 @@ class _OneDnnLinear(torch.autograd.Function):
         (gradient,) = grad_outputs
         inputs, weight, outputs = ctx.saved_tensors
         input_dtype, weight_dtype = ctx.dtypes
-        gradient = compute_gradient_before_relu(gradient, outputs)
+        gradient = compute_gradient_before_relu(gradient, outputs).contiguous()
         needs_inputs, needs_weight, needs_bias, *_ = ctx.needs_input_grad
         return (
             compute_input_gradient(gradient, weight).to(input_dtype) if needs_inputs else None,

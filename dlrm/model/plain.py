@@ -7,7 +7,7 @@ from torch import nn
 
 from dlrm.config import ModelConfig
 from dlrm.model.architectures import make_dense_part
-from dlrm.model.bags import make_tables, place_bags, pool_bags
+from dlrm.model.bags import concatenate_columns, make_tables, place_bags, pool_bags
 from dlrm.model.first_order import FirstOrder
 from dlrm.model.output_map import OutputMap
 from sharding.jagged import SequenceShape
@@ -32,9 +32,10 @@ class PlainModel(nn.Module):
         """
         super().__init__()
         sequences = sequences or {}
-        self.tables = make_tables(table_rows, config.embedding_dim, config.pooling)
+        table_dims = {name: config.choose_table_dim(name, num_rows) for name, num_rows in table_rows.items()}
+        self.tables = make_tables(table_rows, table_dims, config.pooling)
         self.sequences = tuple(sequences.values())
-        self.dense = make_dense_part(config, num_dense, len(table_rows), 0, self.sequences)
+        self.dense = make_dense_part(config, num_dense, len(table_rows), 0, self.sequences, [*table_dims.values()])
         self.first_order: FirstOrder | None = None
         if first_order_share is not None:
             sizes = list(table_rows.values())
@@ -68,7 +69,8 @@ class PlainModel(nn.Module):
     def pool(self, ids: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         """Look up and pool the embeddings [n, F, D], of ids and lengths as `forward` has them.
 
-        With sequences it returns [n, T + sum of L, D], their positions last.
+        D is the largest dimension of a table; narrower ones have zeros at the end. With sequences it returns [n, T +
+        sum of L, D], their positions last.
         """
         if not self.tables:
             return torch.empty(lengths.shape[1], 0, self._embedding_dim)
@@ -81,4 +83,4 @@ class PlainModel(nn.Module):
             place_bags(tables[shape.target], sequence, of_rows, shape.max_length)
             for shape, sequence, of_rows in zip(self.sequences, of_sequences, lengths[len(tables) :], strict=True)
         ]
-        return torch.cat([pool_bags(tables, of_tables, lengths[: len(tables)]), *places], dim=1)
+        return concatenate_columns([pool_bags(tables, of_tables, lengths[: len(tables)]), *places])

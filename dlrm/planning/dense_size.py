@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from dlrm.config import STATE_PER_PARAMETER, JobSpec, ModelConfig, ResolvedJob
 from dlrm.planning.attention_sizes import count_attention
-from dlrm.planning.interaction_sizes import count_interaction, list_layers
+from dlrm.planning.interaction_sizes import LayerSize, count_interaction, list_layers
 from dlrm.planning.top_sizes import TopSize, count_top
 from sharding.jagged import SequenceShape
 
@@ -38,18 +38,21 @@ class DenseSize:
 
 
 def count_dense_size(
-    model: ModelConfig, num_dense: int, num_features: int, sequences: Sequence[SequenceShape] = ()
+    model: ModelConfig, num_dense: int, table_dims: Sequence[int], sequences: Sequence[SequenceShape] = ()
 ) -> DenseSize:
-    """Count the dense part of a model with N = `num_dense` dense features and F = `num_features` embeddings.
+    """Count the dense part of a model with N = `num_dense` dense features and the embeddings of F tables.
 
-    sequences: shapes of further features, each with embeddings of L positions.
+    table_dims: embedding dimension of each table. sequences: shapes of further features, each with embeddings of L
+    positions.
     """
+    num_features = len(table_dims)
     bottom = list_layers(num_dense, model.bottom_mlp) if num_dense else []
     attention = count_attention(model, sequences)
     num_interacting = num_features + len(sequences)
     interaction = count_interaction(model, num_dense, num_interacting)
     top = count_top(model, interaction.num_outputs) if interaction.has_top else TopSize()
-    others = [*bottom, *interaction.layers, *top.layers]
+    widening = _list_widening(model, table_dims, sequences)
+    others = [*widening, *bottom, *interaction.layers, *top.layers]
     layers, norms = [*attention.layers, *others], [*attention.norms, *interaction.norms]
     num_biases = sum(layer.num_outputs for layer in layers if layer.has_bias)
     num_in_norms = sum(2 * norm.num_gains for norm in norms) + top.num_offsets + attention.num_places
@@ -75,6 +78,18 @@ def count_dense_size(
         + max(in_top, interaction.num_at_peak, num_interacting * model.embedding_dim + attention.num_in_backward),
         matrices=tuple((layer.num_inputs, layer.num_outputs) for layer in layers),
     )
+
+
+def _list_widening(
+    model: ModelConfig, table_dims: Sequence[int], sequences: Sequence[SequenceShape]
+) -> list[LayerSize]:
+    """List the layers that map the embeddings of narrower tables to the model's dimension."""
+    num_rows = [1 + sum(s.max_length for s in sequences if s.target == table) for table in range(len(table_dims))]
+    return [
+        LayerSize(dim, model.embedding_dim, has_bias=False, num_rows=rows)
+        for dim, rows in zip(table_dims, num_rows, strict=True)
+        if dim < model.embedding_dim
+    ]
 
 
 def count_flops(size: DenseSize, num_samples: float) -> float:

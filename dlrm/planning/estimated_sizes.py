@@ -46,7 +46,7 @@ class SeenValues:
 def estimate_sizes(resolved: ResolvedJob) -> Sizes:
     """Estimate the sizes of a job's tables from a sample of its raw training rows. Raises DataError."""
     started = time.perf_counter()
-    data, dim = resolved.job.data, resolved.job.model.embedding_dim
+    data, model = resolved.job.data, resolved.job.model
     sample = read_sample(data, resolved.data_roots)
     rows = _count_rows(resolved, sample)
     scale = max(1.0, rows.num_train_rows / sample.num_rows)
@@ -69,9 +69,8 @@ def estimate_sizes(resolved: ResolvedJob) -> Sizes:
                 num_rows = min(num_rows, rule.max_rows)
             if isinstance(rule, Counting):
                 num_rows = count_shared_rows(num_rows, rule.num_remainders)
-        tables.append(
-            make_table(column.feature, num_rows, dim, column.multi_hot, data.vocabulary.count_ids_per_value(column))
-        )
+        ids_per_value = data.vocabulary.count_ids_per_value(column)
+        tables.append(make_table(column.feature, num_rows, model, column.multi_hot, ids_per_value))
     basis, sequences = _find_basis(data, sample), list_sequences(data.raw_schema)
     return Sizes(
         add_sequences(tables, sequences),

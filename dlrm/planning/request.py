@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from dlrm.config import JobConfig, JobSpec, ResolvedJob
 from dlrm.config.sharding import MIN_RESIDENT_MEMORY
+from dlrm.config.table_dims import find_idle_rule
 from dlrm.planning import dense_size as dense
 from dlrm.planning.machine_resources import MachineResources, choose_transport, is_for_this_machine
 from dlrm.planning.refusal import make_plan_or_refuse
@@ -121,11 +122,14 @@ def make_plan_request(
 ) -> PlanRequest:
     """Return the request for the plan of a job.
 
-    num_dense: N, dense features of a sample. sequences: shapes of the features that are sequences.
+    num_dense: N, dense features of a sample. sequences: shapes of the features that are sequences. Raises PlanError if
+    a rule of the job matches no table.
     """
     job = resolved.job
     topology = _make_topology(job, here)
-    size = dense.count_dense_size(job.model, num_dense, len(tables), sequences)
+    if (idle := find_idle_rule(job.model.table_dims, (table.name for table in tables))) is not None:
+        raise PlanError(idle.message, [idle.valid], idle.field)
+    size = dense.count_dense_size(job.model, num_dense, [table.embedding_dim for table in tables], sequences)
     share_size, num_batches = resolved.share_size, NUM_BATCHES[topology.device]
     transport = choose_transport(job, here)
     ranks_per_node, is_on_cpu = job.resources.workers_per_node, topology.device == "cpu"

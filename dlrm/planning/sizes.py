@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from dlrm.config import (
     DataConfig,
     Hashing,
+    ModelConfig,
     ResolvedJob,
     SchemaConfig,
     SyntheticConfig,
@@ -52,9 +53,11 @@ class Sizes:
     sequences: tuple[SequenceShape, ...] = ()
     """Shapes of the features that are sequences."""
 
-    def with_embedding_dim(self, embedding_dim: int) -> "Sizes":
-        """Return the sizes for tables of another embedding dimension."""
-        return replace(self, tables=[replace(table, embedding_dim=embedding_dim) for table in self.tables])
+    def with_dims(self, model: ModelConfig) -> "Sizes":
+        """Return the sizes with the embedding dimensions of another model."""
+        dims = (model.choose_table_dim(table.name, table.num_rows) for table in self.tables)
+        tables = [replace(table, embedding_dim=dim) for table, dim in zip(self.tables, dims, strict=True)]
+        return replace(self, tables=tables)
 
 
 class UnknownSizesError(ValueError):
@@ -67,21 +70,21 @@ def find_sizes(resolved: ResolvedJob, prepared: Path | None) -> Sizes:
     prepared: a packed directory of the same rows, or None. Raises UnknownSizesError, DataError, and ImportError if
     only the trainer, which is not installed, could read them.
     """
-    data, dim = resolved.job.data, resolved.job.model.embedding_dim
+    data, model = resolved.job.data, resolved.job.model
     if data.synthetic is not None:
-        return _compute_synthetic_sizes(data, data.synthetic, dim)
+        return _compute_synthetic_sizes(data, data.synthetic, model)
     if data.format == "packed":
         from dlrm.data.open import find_packed_directory
 
         prepared = find_packed_directory(data, resolved.data_roots)
     if prepared is None:
-        return _get_sizes_in_document(data, dim, f": {COUNT_FIRST}")
+        return _get_sizes_in_document(data, model, f": {COUNT_FIRST}")
     from dlrm.data.packed.layout import open_packed_meta
 
     meta = open_packed_meta(prepared)
     schema = meta.schema_of_rows
     return Sizes(
-        make_tables(schema.features, dim),
+        make_tables(schema.features, model),
         schema.num_dense,
         f"the prepared rows in {prepared}",
         rows=read_row_counts(prepared),
@@ -95,9 +98,9 @@ def find_sizes_without_rows(resolved: ResolvedJob, why: str) -> Sizes:
     why: reason why they cannot be read, to follow the words "the rows". Raises UnknownSizesError naming the field to
     state.
     """
-    data, dim = resolved.job.data, resolved.job.model.embedding_dim
+    data, model = resolved.job.data, resolved.job.model
     if data.synthetic is not None:
-        return _compute_synthetic_sizes(data, data.synthetic, dim)
+        return _compute_synthetic_sizes(data, data.synthetic, model)
     if data.format == "packed":
         raise UnknownSizesError(
             f"data.train.0: the sizes of the tables are in {data.train[0]}, and the rows {why}: `dlrm plan` finds them "
@@ -105,15 +108,15 @@ def find_sizes_without_rows(resolved: ResolvedJob, why: str) -> Sizes:
             f"data.vocabulary. {RUNS_ANYWAY.capitalize()}"
         )
     advice = f", and the rows {why}: set data.vocabulary.hash_size, or a hash_size for each of them in "
-    return _get_sizes_in_document(data, dim, f"{advice}data.vocabulary.columns. {RUNS_ANYWAY.capitalize()}")
+    return _get_sizes_in_document(data, model, f"{advice}data.vocabulary.columns. {RUNS_ANYWAY.capitalize()}")
 
 
-def _compute_synthetic_sizes(data: DataConfig, log: SyntheticConfig, dim: int) -> Sizes:
+def _compute_synthetic_sizes(data: DataConfig, log: SyntheticConfig, model: ModelConfig) -> Sizes:
     from dlrm.data.synthetic.log import make_log_schema
 
     schema, num_rows = make_log_schema(log), count_synthetic_train_rows(data)
     rows = RowCounts(num_rows, log.num_rows - num_rows, log.teacher.positive_rate)
-    return Sizes(make_tables(schema.features, dim), schema.num_dense, "the synthetic log", rows=rows)
+    return Sizes(make_tables(schema.features, model), schema.num_dense, "the synthetic log", rows=rows)
 
 
 def read_row_counts(prepared: Path) -> RowCounts:
@@ -126,7 +129,7 @@ def read_row_counts(prepared: Path) -> RowCounts:
     return RowCounts(splits["train"].num_rows, num_eval_rows, splits["eval"].label_rate)
 
 
-def _get_sizes_in_document(data: DataConfig, dim: int, advice: str) -> Sizes:
+def _get_sizes_in_document(data: DataConfig, model: ModelConfig, advice: str) -> Sizes:
     """Return the sizes that a document of raw rows states.
 
     advice: how to get them otherwise, to follow the error. Raises UnknownSizesError.
@@ -141,9 +144,8 @@ def _get_sizes_in_document(data: DataConfig, dim: int, advice: str) -> Sizes:
         if num_rows is None:
             unknown.append(column.feature)
         else:
-            tables.append(
-                make_table(column.feature, num_rows, dim, column.multi_hot, data.vocabulary.count_ids_per_value(column))
-            )
+            ids_per_value = data.vocabulary.count_ids_per_value(column)
+            tables.append(make_table(column.feature, num_rows, model, column.multi_hot, ids_per_value))
     if unknown:
         columns = format_some(unknown[:MAX_NAMED], len(unknown))
         raise UnknownSizesError(
@@ -155,12 +157,10 @@ def _get_sizes_in_document(data: DataConfig, dim: int, advice: str) -> Sizes:
     return Sizes(tables, len(data.raw_schema.dense), "the job document", sequences=sequences)
 
 
-def make_tables(features: "Sequence[Feature]", embedding_dim: int) -> list[Table]:
+def make_tables(features: "Sequence[Feature]", model: ModelConfig) -> list[Table]:
     """Return a table for each feature that has one, with its name."""
     tables = [
-        make_table(f.name, f.num_ids, embedding_dim, f.is_multi_hot, f.ids_per_value)
-        for f in features
-        if f.sequence is None
+        make_table(f.name, f.num_ids, model, f.is_multi_hot, f.ids_per_value) for f in features if f.sequence is None
     ]
     return add_sequences(tables, [f.sequence for f in features if f.sequence is not None])
 
@@ -188,6 +188,7 @@ def add_sequences(tables: Sequence[Table], sequences: Sequence[SequenceShape]) -
     ]
 
 
-def make_table(name: str, num_rows: int, embedding_dim: int, is_multi_hot: bool, ids_per_value: int) -> Table:
+def make_table(name: str, num_rows: int, model: ModelConfig, is_multi_hot: bool, ids_per_value: int) -> Table:
     """Return the table of one column."""
-    return Table(name, num_rows, embedding_dim, ids_per_value * (MULTI_HOT_IDS if is_multi_hot else 1.0))
+    dim = model.choose_table_dim(name, num_rows)
+    return Table(name, num_rows, dim, ids_per_value * (MULTI_HOT_IDS if is_multi_hot else 1.0))

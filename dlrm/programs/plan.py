@@ -102,7 +102,7 @@ def make_plan_line(
     except UnknownSizesError as error:
         return _format_line({**fields, "unknown_sizes": str(error)}, started)
     resolved = _decide_open_fields(resolved, sizes, place)
-    sizes = sizes.with_embedding_dim(resolved.job.model.embedding_dim)
+    sizes = sizes.with_dims(resolved.job.model)
     # Before memory is limited, since the measurement of the machine needs memory too.
     machine = describe_machine(resolved.job) if place == "here" else describe_machine_elsewhere(resolved.job)
     too_large = TooLargeError(resolved.job.resources.world_size, len(sizes.tables))

@@ -111,7 +111,7 @@ def plan_tables(resolved: ResolvedJob, schema: DataSchema) -> PlannedTables:
             NO_FILES_OF_SEQUENCES, field="sharding.resident_memory", valid="null, or data without sequences"
         )
     try:
-        tables = make_tables(schema.features, resolved.job.model.embedding_dim)
+        tables = make_tables(schema.features, resolved.job.model)
         here = describe_machine(resolved.job)
         request, plan = make_checked_plan(resolved, tables, schema.num_dense, here, schema.sequences)
     except PlanError as error:
@@ -153,7 +153,9 @@ def build_parts(
     """
     job = resolved.job
     num_tables, sequences = len(schema.tables), schema.sequences
-    model = make_dense_part(job.model, schema.num_dense, num_tables, job.run.seed, sequences).to(ranks.device)
+    table_dims = [planned.table.embedding_dim for planned in plan.tables]
+    model = make_dense_part(job.model, schema.num_dense, num_tables, job.run.seed, sequences, table_dims)
+    model = model.to(ranks.device)
     tables = _make_tables(resolved, plan, sequences, ranks, directory)
     optimizer = make_dense_optimizer(job.dense_optimizer, model.named_parameters())
     has_halves = rows.has_windows
@@ -168,9 +170,10 @@ def build_parts(
     if recorder is None and ranks.device.type == "cuda" and job.resources.cuda_graphs != "off":
         recorder = CudaRecorder()
     if recorder is not None:
-        dim, num_tasks = job.model.embedding_dim, job.model.num_tasks
         num_embeddings = num_tables + sum(shape.max_length for shape in sequences)
-        shape = ChunkShape(resolved.chunk_size, schema.num_dense, num_embeddings, dim, num_tasks)
+        shape = ChunkShape(
+            resolved.chunk_size, schema.num_dense, num_embeddings, plan.embedding_dim, job.model.num_tasks
+        )
         is_compiled = _is_compiled(job, rows)
         run_chunk = GraphedChunk(
             eager,

@@ -36,10 +36,11 @@ def count_model_size(job: JobConfig, schema: DataSchema) -> dict[str, float | No
 
     Operations are counted in the forward and backward pass of the dense part, without the optimizer.
     """
-    size = count_dense_size(job.model, schema.num_dense, len(schema.tables), schema.sequences)
-    num_rows = sum(feature.num_ids for feature in schema.tables)
+    table_dims = [job.model.choose_table_dim(feature.name, feature.num_ids) for feature in schema.tables]
+    size = count_dense_size(job.model, schema.num_dense, table_dims, schema.sequences)
+    in_tables = sum(f.num_ids * dim for f, dim in zip(schema.tables, table_dims, strict=True))
     return {
-        "num_parameters": num_rows * job.model.embedding_dim + size.num_parameters,
+        "num_parameters": in_tables + size.num_parameters,
         "flops_per_sample": count_flops(size, job.num_copies),
     }
 

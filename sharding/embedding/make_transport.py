@@ -94,11 +94,13 @@ class TransportMaker:
                 for table, planned in enumerate(plan.tables)
                 if table not in by_target and planned.is_replicated == is_replicated
             ]
-            beneath = self.make(_select_tables(plan, others), chunk_size)
-            transports += [PartTransport(transport, others) for transport in beneath]
+            part = _select_tables(plan, others)
+            beneath = self.make(part, chunk_size)
+            transports += [PartTransport(transport, others, part.embedding_dim) for transport in beneath]
         for table, readers in by_target.items():
-            (beneath,) = self.make(_select_tables(plan, [table]), ONE_SLICE)
-            transports.append(SequenceTransport(beneath, table, readers, num_columns, self.ranks))
+            part = _select_tables(plan, [table])
+            (beneath,) = self.make(part, ONE_SLICE)
+            transports.append(SequenceTransport(beneath, table, part.embedding_dim, readers, num_columns, self.ranks))
         return transports
 
     def _make_sharded(self, plan: Plan, chunk_size: int) -> Transport:

@@ -110,7 +110,7 @@ class MemoryTransport:
             (shard for of_rank in by_rank for shard in of_rank), key=lambda shard: shard.spec.sort_key
         )
         self._features = sorted({shard.spec.feature for shard in self._visible_shards})
-        self._dim = plan.tables[0].table.embedding_dim
+        self._dim = plan.embedding_dim
         self._batch_buffers: list[SharedBatchBuffer] | None = None
 
     def list_shards(self) -> list[Shard]:

@@ -57,11 +57,11 @@ class _PooledShare:
 
     def read_chunk(self, start: int, end: int, out: torch.Tensor) -> None:
         for table in self._tables:
-            table.read_chunk(start, end, out[:, table.feature])
+            table.read_chunk(start, end, out[:, table.feature, table.shard.spec.columns])
 
     def write_gradient(self, start: int, end: int, gradient: torch.Tensor) -> None:
         for table in self._tables:
-            table.write_gradient(start, end, gradient[:, table.feature])
+            table.write_gradient(start, end, gradient[:, table.feature, table.shard.spec.columns])
 
     def discard(self) -> None:
         pass

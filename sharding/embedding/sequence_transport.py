@@ -100,10 +100,18 @@ class SequenceTransport:
     """The table of a target and its sequences, on a transport beneath that holds it alone."""
 
     def __init__(
-        self, beneath: Transport, table: int, readers: Sequence[Reader], num_columns: int, ranks: Ranks
+        self,
+        beneath: Transport,
+        table: int,
+        dim: int,
+        readers: Sequence[Reader],
+        num_columns: int,
+        ranks: Ranks,
     ) -> None:
-        """Set what is read. table: number of the table in the plan. num_columns: F of a chunk [c, F, D]."""
-        self._beneath, self._table, self._ranks = beneath, table, ranks
+        """Set what is read. table: number of the table in the plan. dim: d <= D, its columns. num_columns: F of a chunk
+        [c, F, D].
+        """
+        self._beneath, self._table, self._dim, self._ranks = beneath, table, dim, ranks
         self._readers, self._num_columns = tuple(readers), num_columns
 
     def list_shards(self) -> list[Shard]:
@@ -124,7 +132,7 @@ class SequenceTransport:
     def lookup(self, handle: SequenceInputDist, learning_rate: float) -> "_SequenceShare":
         """Look up the ids; see `Transport.lookup`. Collective."""
         share = self._beneath.lookup(handle.beneath, learning_rate)
-        return _SequenceShare(share, handle, [reader.columns for reader in self._readers])
+        return _SequenceShare(share, handle, self._dim, [reader.columns for reader in self._readers])
 
     def _find_most(self, num_ids: int) -> int:
         """Find the largest number of ids on a rank. Collective."""
@@ -138,8 +146,8 @@ class SequenceTransport:
 class _SequenceShare:
     """Embeddings of a share's ids; reading a chunk puts them in their places there."""
 
-    def __init__(self, beneath: PooledShare, handle: SequenceInputDist, columns: list[slice]) -> None:
-        self._beneath, self._places, self._columns = beneath, handle.places, columns
+    def __init__(self, beneath: PooledShare, handle: SequenceInputDist, dim: int, columns: list[slice]) -> None:
+        self._beneath, self._places, self._dim, self._columns = beneath, handle.places, dim, columns
         self._num_padded = handle.num_samples
 
     def read_chunk(self, start: int, end: int, out: torch.Tensor) -> None:
@@ -149,10 +157,10 @@ class _SequenceShare:
         first, last = self._find_range(start, end)
         if first == last:
             return
-        embeddings = out.new_empty(last - first, 1, out.shape[2])
+        embeddings = out.new_empty(last - first, 1, self._dim)
         self._beneath.read_chunk(first, last, embeddings)
         places = self._list_places(start, first, last, out.shape[1])
-        out.view(-1, out.shape[2]).index_copy_(0, places, embeddings[: len(places), 0])
+        out.view(-1, out.shape[2])[:, : self._dim].index_copy_(0, places, embeddings[: len(places), 0])
 
     def write_gradient(self, start: int, end: int, gradient: torch.Tensor) -> None:
         """Store the gradient [c, F, D] of samples [start, end)."""
@@ -160,8 +168,8 @@ class _SequenceShare:
         if first == last:
             return
         places = self._list_places(start, first, last, gradient.shape[1])
-        of_ids = gradient.new_zeros(last - first, 1, gradient.shape[2])
-        of_ids[: len(places), 0] = gradient.flatten(0, 1).index_select(0, places)
+        of_ids = gradient.new_zeros(last - first, 1, self._dim)
+        of_ids[: len(places), 0] = gradient.flatten(0, 1)[:, : self._dim].index_select(0, places)
         self._beneath.write_gradient(first, last, of_ids)
 
     def discard(self) -> None:
@@ -183,9 +191,11 @@ class _SequenceShare:
 class PartTransport:
     """Some tables of a plan, on a transport beneath that holds them alone, numbered from 0."""
 
-    def __init__(self, beneath: Transport, tables: Sequence[int]) -> None:
-        """Set which tables they are. tables: their numbers in the plan, and in the ids of a batch."""
-        self._beneath, self._tables = beneath, list(tables)
+    def __init__(self, beneath: Transport, tables: Sequence[int], dim: int) -> None:
+        """Set which tables they are. tables: their numbers in the plan, and in the ids of a batch. dim: d <= D, columns
+        of the widest of them.
+        """
+        self._beneath, self._tables, self._dim = beneath, list(tables), dim
 
     def list_shards(self) -> list[Shard]:
         return _renumber(self._beneath.list_shards(), self._tables)
@@ -198,22 +208,22 @@ class PartTransport:
         return self._beneath.start_input_dist(JaggedIds(values, ids.lengths[self._tables], sizes))
 
     def lookup(self, handle: Any, learning_rate: float) -> "_PartShare":
-        return _PartShare(self._beneath.lookup(handle, learning_rate), self._tables)
+        return _PartShare(self._beneath.lookup(handle, learning_rate), self._tables, self._dim)
 
 
 class _PartShare:
     """Pooled embeddings of some tables of a share."""
 
-    def __init__(self, beneath: PooledShare, tables: list[int]) -> None:
-        self._beneath, self._tables = beneath, tables
+    def __init__(self, beneath: PooledShare, tables: list[int], dim: int) -> None:
+        self._beneath, self._tables, self._dim = beneath, tables, dim
 
     def read_chunk(self, start: int, end: int, out: torch.Tensor) -> None:
-        pooled = out.new_empty(out.shape[0], len(self._tables), out.shape[2])
+        pooled = out.new_zeros(out.shape[0], len(self._tables), self._dim)
         self._beneath.read_chunk(start, end, pooled)
-        out[:, self._tables] = pooled
+        out[:, self._tables, : self._dim] = pooled
 
     def write_gradient(self, start: int, end: int, gradient: torch.Tensor) -> None:
-        self._beneath.write_gradient(start, end, gradient[:, self._tables])
+        self._beneath.write_gradient(start, end, gradient[:, self._tables, : self._dim])
 
     def discard(self) -> None:
         self._beneath.discard()

@@ -45,7 +45,8 @@ class ShardedTables:
     """Embedding tables on all ranks, one feature a table. All ranks make the same calls in the same order.
 
     Further features may be sequences, whose ids are rows of these tables: they come after the features of the tables in
-    ids, and the L embeddings of each after the pooled embeddings in a chunk [c, F, D]. There may be no table: then
+    ids, and the L embeddings of each after the pooled embeddings in a chunk [c, F, D]. D is the dimension of the widest
+    table; in a chunk a narrower one has the first columns, and the others stay as they are. There may be no table: then
     nothing is exchanged, updated or saved.
     """
 
@@ -84,9 +85,8 @@ class ShardedTables:
         self._transports = (
             maker.make_with_sequences(plan, chunk_size, sequences) if sequences else maker.make(plan, chunk_size)
         )
-        dim = plan.tables[0].table.embedding_dim if plan.tables else 0
         num_columns = len(plan.tables) + sum(shape.max_length for shape in sequences)
-        self._chunk_buffer = _ChunkBuffer(num_columns, dim, ranks.device)
+        self._chunk_buffer = _ChunkBuffer(num_columns, plan.embedding_dim, ranks.device)
         self._begin_rows(0)
 
     @property
@@ -300,7 +300,7 @@ class _ChunkBuffer:
         self._buffer = torch.empty(0, num_features, dim, device=device)
 
     def view(self, num_samples: int) -> torch.Tensor:
-        """Return [c, F, D] with any content; the same memory every time."""
+        """Return [c, F, D] with any content, but zeros beyond narrow tables; the same memory every time."""
         if len(self._buffer) < num_samples:
-            self._buffer = self._buffer.new_empty(num_samples, *self._buffer.shape[1:])
+            self._buffer = self._buffer.new_zeros(num_samples, *self._buffer.shape[1:])
         return self._buffer[:num_samples].detach()

@@ -28,13 +28,15 @@ class _Addends:
 class BlockColumns:
     """Copies pooled embeddings out of TorchRec's block, and their gradients into it."""
 
-    def __init__(self, parts: Sequence[ShardSpec], device: torch.device) -> None:
-        """Find out once which columns go where. parts: of our tables, in the order of their columns in the block.
+    def __init__(self, parts: Sequence[ShardSpec], dim: int, device: torch.device) -> None:
+        """Find out once which columns go where. parts: of our tables, in the order of their columns in the block. dim:
+        D of chunks [c, F, D].
 
         Parts with the same columns are ranges of a table's rows: their pooled embeddings are added up, in the order
         of the rows.
         """
-        self._unit = math.gcd(*(part.block.num_columns for part in parts))
+        self._dim = dim
+        self._unit = math.gcd(dim, *(part.block.num_columns for part in parts))
         ours = [unit for part in parts for unit in self._list_units(part)]
         first_rows = [part.block.first_row for part in parts for _ in self._list_units(part)]
         self._range = slice(min(ours), max(ours) + 1)
@@ -73,7 +75,7 @@ class BlockColumns:
             _gather(ours, self._ours, theirs)
 
     def _list_units(self, part: ShardSpec) -> range:
-        first = part.feature * part.table.embedding_dim + part.block.first_column
+        first = part.feature * self._dim + part.block.first_column
         return range(first // self._unit, (first + part.block.num_columns) // self._unit)
 
     def _cut(self, rows: torch.Tensor) -> torch.Tensor:

@@ -76,7 +76,8 @@ class TorchRecTables:
         of_ours = (name_feature(feature) for feature in range(len(plan.tables)))
         self.features = list(of_ours) if self.are_whole else [table.name for table in self.tables]
         """Names of the features that TorchRec takes: all of ours if its tables are whole, else one for each of them."""
-        self.columns = BlockColumns([parts[name] for name in self.module._embedding_names], ranks.device)
+        in_block = [parts[name] for name in self.module._embedding_names]
+        self.columns = BlockColumns(in_block, plan.embedding_dim, ranks.device)
         """Columns of the block [b, C] of pooled embeddings."""
         if ranks.world_size == 1:
             self._keep_ids()

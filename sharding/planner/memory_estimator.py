@@ -48,6 +48,8 @@ class MemoryEstimator:
         A smaller number is safe: slices are then counted as larger than they are.
         """
         self._request = request
+        # Columns of every table in a chunk [c, F, D], however narrow it is.
+        self._chunk_dim = max((table.embedding_dim for table in request.tables), default=0)
         # Rounded up: a batch need not be divisible by the number of ranks.
         self._share = math.ceil(request.share_size)
         self._is_torchrec = request.transport == "torchrec"
@@ -166,7 +168,7 @@ class MemoryEstimator:
         wire_bytes = self._request.exchange_bytes
         if self._request.transport == "memory":
             # Gradients of this rank's pooled embeddings [b, D], where owners read them.
-            return self._count_own(table) * table.embedding_dim * wire_bytes
+            return self._count_own(table) * self._chunk_dim * wire_bytes
         if self._is_torchrec:
             topology, num_ranges = self._request.topology, len({block.first_row for block in blocks})
             # TorchRec adds up partial embeddings of rows that are split over all ranks (of a node) on their way.
@@ -235,7 +237,7 @@ class MemoryEstimator:
         if request.topology.device == "cpu" or not self._is_torchrec:
             return {}
         chunk_size = min(request.chunk_size, self._share)
-        num_columns = sum(table.embeddings_per_sample * table.embedding_dim for table in request.tables)
+        num_columns = self._chunk_dim * sum(table.embeddings_per_sample for table in request.tables)
         pooled = math.ceil(chunk_size * num_columns * FLOAT_BYTES)
         # The graph of a chunk writes their gradients to memory of their own.
         gradients = pooled if dense.are_activations_kept else 0

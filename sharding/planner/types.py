@@ -183,6 +183,11 @@ class Plan:
     world_size: int
     tables: tuple[TablePlan, ...]
 
+    @property
+    def embedding_dim(self) -> int:
+        """Embedding dimension of the widest table; 0 if there are none."""
+        return max((planned.table.embedding_dim for planned in self.tables), default=0)
+
     def count_weight_bytes(self, rank: int) -> int:
         """Return the bytes of table weights on `rank`."""
         return self._weight_bytes[rank]

@@ -38,7 +38,8 @@ class MomentsSetting:
     sequences: tuple[SequenceShape, ...] = ()
 
     def build_model(self) -> DensePart:
-        return make_dense_part(self.model, NUM_DENSE, NUM_FEATURES, 3, self.sequences).to(self.dtype)
+        dims = [self.model.choose_table_dim(f"t{number}", 1) for number in range(NUM_FEATURES)]
+        return make_dense_part(self.model, NUM_DENSE, NUM_FEATURES, 3, self.sequences, dims).to(self.dtype)
 
     def draw_rows(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
         """Draw dense [B, N], pooled [B, F, D], labels [B] or [B, T] and weights [B]; padding rows have weight 0."""

@@ -130,7 +130,8 @@ class ReferenceModel:
         self._mean_weight = mean_weight
         self.tables = {name: weights.double().requires_grad_() for name, weights in tables.items()}
         self._sequences = sequences
-        self.model = make_dense_part(model, num_dense, len(tables), seed, sequences).double()
+        table_dims = [table.shape[1] for table in tables.values()]
+        self.model = make_dense_part(model, num_dense, len(tables), seed, sequences, table_dims).double()
         self._is_adagrad = table_optimizer == "rowwise_adagrad"
         self._row_sums = {
             name: torch.full((len(weights),), initial_sum, dtype=torch.float64) for name, weights in tables.items()
@@ -182,17 +183,18 @@ class ReferenceModel:
 
     def pool(self, batch: GlobalBatch) -> torch.Tensor:
         """[B, F, D], the positions of sequences last."""
-        shape = len(batch.labels), self._config.embedding_dim
+        shape = len(batch.labels), max((table.shape[1] for table in self.tables.values()), default=0)
         pooled = [torch.zeros(len(batch.labels), 0, shape[1], dtype=torch.float64)]
         features = list(zip(batch.bags.lengths, *batch.split_ids(), strict=True))
         for table, (lengths, ids, rows) in zip(self.tables.values(), features, strict=False):
-            embeddings = table[torch.from_numpy(ids)]
+            embeddings = F.pad(table[torch.from_numpy(ids)], (0, shape[1] - table.shape[1]))
             if self._config.pooling == "mean":
                 embeddings = embeddings / torch.from_numpy(lengths[rows]).unsqueeze(1)
             zeros = torch.zeros(shape, dtype=torch.float64)
             pooled.append(zeros.index_add(0, torch.from_numpy(rows), embeddings).unsqueeze(1))
         for sequence, (lengths, ids, rows) in zip(self._sequences, features[len(self.tables) :], strict=True):
             table, places = list(self.tables.values())[sequence.target], np.concatenate([np.arange(n) for n in lengths])
+            table = F.pad(table, (0, shape[1] - table.shape[1]))
             places += sequence.max_length - lengths[rows]
             positions = torch.zeros(shape[0], sequence.max_length, shape[1], dtype=torch.float64)
             pooled.append(positions.index_put((torch.from_numpy(rows), torch.from_numpy(places)), table[ids]))

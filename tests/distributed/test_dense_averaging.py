@@ -212,7 +212,7 @@ def count_sent_bytes(ranks: Ranks, setting: TrainingSetting, batches: list[Globa
 def test_the_bytes_of_dense_weights_are_counted_in_the_place_of_gradients(
     rank_pools: RankPools, setting: TrainingSetting, num_sent: int
 ):
-    size = count_dense_size(setting.model, setting.num_dense, len(setting.table_rows))
+    size = count_dense_size(setting.model, setting.num_dense, [setting.model.embedding_dim] * len(setting.table_rows))
     for by_kind in rank_pools.of(2).run(count_sent_bytes, setting, draw(8)):
         assert by_kind["dense weights"] == num_sent * 4 * size.num_parameters
         assert "dense gradients" not in by_kind

@@ -23,6 +23,9 @@ MODELS = {
     "tasks": make_small_model("dlrm", tasks=TASKS["tasks"], task_sharing=SHARING, top_mlp=[10, 1]),
     "din": make_small_model("dlrm", attention={"kind": "din", "hidden": [6, 4]}),
     "transformer": make_small_model("dlrm", attention={"kind": "transformer", "num_layers": 2, "hidden": [10]}),
+    "narrow tables": make_small_model(
+        "dlrm", embedding_dim=8, bottom_mlp=[6, 8], attention={"kind": "din", "hidden": [6]}, table_dims={"t[12]": 4}
+    ),
     "hstu": make_small_model("dlrm", attention={"kind": "hstu", "num_layers": 2}),
 }
 SEQUENCES = (SequenceShape(1, 5), SequenceShape(0, 3))

@@ -96,7 +96,7 @@ def test_a_plan_counts_the_bytes_of_every_kind_of_layer(rank_pools: RankPools, a
 def assert_plan_counts_bytes(rank_pools: RankPools, world_size: int, setting: TrainingSetting) -> None:
     batches = draw_batches(2, 256, [rows for _, rows in setting.table_rows])
     kept: list[int] = rank_pools.of(world_size).run(count_dense_bytes, setting, batches)
-    size = count_dense_size(setting.model, setting.num_dense, len(setting.table_rows))
+    size = count_dense_size(setting.model, setting.num_dense, [setting.model.embedding_dim] * len(setting.table_rows))
     job = setting.resolve_job(world_size).job
     # The parts of ranks are rounded up to whole cache lines.
     assert kept == [pytest.approx(count_parameter_bytes(job, size, is_in_memory=True), abs=64)] * world_size

@@ -136,7 +136,10 @@ class TrainingSetting:
         return batch.cut_share(ranks.rank, ranks.world_size, num_groups)
 
     def make_plan(self, world_size: int) -> Plan:
-        tables = [Table(name, rows, self.model.embedding_dim, dtype=self.table_dtype) for name, rows in self.table_rows]
+        tables = [
+            Table(name, rows, self.model.choose_table_dim(name, rows), dtype=self.table_dtype)
+            for name, rows in self.table_rows
+        ]
         return make_plain_plan(tables, world_size, self.plan, optimizer=self.table_optimizer)  # pyright: ignore[reportArgumentType]
 
     def build_parts(self, ranks: Ranks, num_windows: int = 1, **changes: Any) -> Parts:
@@ -189,8 +192,7 @@ def assemble_tables(
     shards_by_rank: list[list[tuple[str, int, int, torch.Tensor]]], setting: TrainingSetting
 ) -> dict[str, torch.Tensor]:
     """Assemble tables from the shards of all ranks, in the order of the features; missing cells are NaN."""
-    dim = setting.model.embedding_dim
-    tables = {name: torch.full((rows, dim), torch.nan) for name, rows in setting.table_rows}
+    tables = {name: torch.full_like(table, torch.nan) for name, table in draw_initial_tables(setting).items()}
     for shards in shards_by_rank:
         for name, row, column, weights in shards:
             tables[name][row : row + weights.shape[0], column : column + weights.shape[1]] = weights
@@ -199,8 +201,10 @@ def assemble_tables(
 
 def draw_initial_tables(setting: TrainingSetting) -> dict[str, torch.Tensor]:
     """Draw the initial tables, which do not depend on how they are split."""
-    dim = setting.model.embedding_dim
-    tables = {name: torch.empty(rows, dim) for name, rows in setting.table_rows}
+    tables = {
+        name: torch.empty(num_rows, setting.model.choose_table_dim(name, num_rows))
+        for name, num_rows in setting.table_rows
+    }
     for name, table in tables.items():
         fill_uniform(
             table,
@@ -208,7 +212,7 @@ def draw_initial_tables(setting: TrainingSetting) -> dict[str, torch.Tensor]:
             seed=setting.seed,
             row_offset=0,
             column_offset=0,
-            num_columns=dim,
+            num_columns=table.shape[1],
             bound=1 / math.sqrt(len(table)),
         )
     return tables

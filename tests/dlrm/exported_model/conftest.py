@@ -11,7 +11,7 @@ import pytest
 from dlrm.config import DataConfig
 from dlrm.model import PlainModel
 from tests.dlrm.data.packed_files import prepare_in_cache
-from tests.dlrm.exported_model.model_factory import made_model
+from tests.dlrm.exported_model.model_factory import SIZES, made_model
 
 PROGRAM_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE)
 
@@ -35,6 +35,8 @@ SCHEMA = {
         {"name": "items", "type": "integer", "multi_hot": True},
     ],
 }
+MADE_MODEL = {**SIZES, "embedding_dim": 8, "bottom_mlp": [8, 8], "table_dims": {"user": 4, "i*": 4}}
+"""Model with tables of two dimensions."""
 HEADER = "label,worth,age,clicks,site,user,tags,items"
 
 
@@ -79,7 +81,7 @@ def made_of_csv(directory: Path, **fields: Any) -> Made:
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    return made_of_csv(tmp_path_factory.mktemp("made"))
+    return made_of_csv(tmp_path_factory.mktemp("made"), model=MADE_MODEL)
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from dlrm.exported_model.load import load_saved_model
 from dlrm.exported_model.score_file import open_score_file
 from tests.dlrm.data.packed_files import prepare_in_cache
 from tests.dlrm.data.raw.criteo_files import criteo_lines, write_lines
-from tests.dlrm.exported_model.conftest import HEADER, Made, csv_rows, made_of_csv, write_csv
+from tests.dlrm.exported_model.conftest import HEADER, MADE_MODEL, Made, csv_rows, made_of_csv, write_csv
 from tests.dlrm.exported_model.full_disk import files_of_at_most
 from tests.dlrm.exported_model.model_factory import made_model
 
@@ -169,7 +169,7 @@ def test_a_model_of_prepared_rows_scores_raw_files(
     made: Made, expected: np.ndarray, scores_of: Callable[..., list[float]], tmp_path: Path
 ):
     data = DataConfig.model_validate({"train": [str(made.packed)], "format": "packed"})
-    made_model(tmp_path / "model", data, None)
+    made_model(tmp_path / "model", data, None, model=MADE_MODEL)
     np.testing.assert_allclose(scores_of(tmp_path / "model", made.rows), expected, atol=1e-6)
 
 

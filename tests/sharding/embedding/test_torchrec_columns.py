@@ -54,7 +54,7 @@ class Launches(TorchDispatchMode):
 
 def make_columns(parts: list[Part]) -> BlockColumns:
     specs = [ShardSpec(feature, TABLE, Block(0, row, 10, column, width)) for feature, row, column, width in parts]
-    return BlockColumns(specs, torch.device("cpu"))
+    return BlockColumns(specs, specs[0].table.embedding_dim, torch.device("cpu"))
 
 
 def draw(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:

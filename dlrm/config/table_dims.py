@@ -1,0 +1,72 @@
+"""Embedding dimensions of single tables: stated ones, or by the number of rows."""
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated
+
+from pydantic import Field, StringConstraints
+
+from dlrm.config.base import Auto
+from dlrm.config.column_patterns import MAX_PATTERN_LENGTH, find_no_match, find_setting
+from dlrm.config.errors import FieldError, invalid
+
+MIN_DIM, MAX_DIM, DIM_MULTIPLE = 4, 1024, 4
+EmbeddingDim = Annotated[int, Field(ge=MIN_DIM, le=MAX_DIM, multiple_of=DIM_MULTIPLE)]
+TableDims = Annotated[
+    dict[Annotated[str, StringConstraints(min_length=1, max_length=MAX_PATTERN_LENGTH)], EmbeddingDim | Auto],
+    Field(min_length=1, max_length=10_000),
+]
+WIDE_ROWS = 1_000
+"""Most rows of a table that has all elements under auto."""
+DIM_EXPONENT = 0.3
+"""Exponent of the number of rows by which larger tables are narrower (the temperature of Ginart et al. 2019, arXiv
+1909.11810). There the smallest table of a model is the widest one; here all tables of up to `WIDE_ROWS` rows are, so
+that one more small column changes no other table."""
+
+
+def compute_auto_dim(embedding_dim: int, num_rows: int) -> int:
+    """Compute the dimension of a table of so many rows: a multiple of 4, at most `embedding_dim`."""
+    exact = embedding_dim * min(1.0, (WIDE_ROWS / max(num_rows, 1)) ** DIM_EXPONENT)
+    return max(MIN_DIM, DIM_MULTIPLE * round(exact / DIM_MULTIPLE))
+
+
+def choose_dim(rules: Mapping[str, int | str] | None, embedding_dim: int, name: str, num_rows: int) -> int:
+    """Choose the dimension of the table of one feature by the rules of `model.table_dims`."""
+    dim = find_setting(rules or {}, name) or embedding_dim
+    return compute_auto_dim(embedding_dim, num_rows) if isinstance(dim, str) else dim
+
+
+def check_dims(rules: Mapping[str, int | str], embedding_dim: int) -> None:
+    """Raise ValueError if a rule asks for more than `embedding_dim`."""
+    for name, dim in rules.items():
+        if not isinstance(dim, str) and dim > embedding_dim:
+            message = f"{dim} is more than embedding_dim, {embedding_dim}"
+            raise invalid(f"table_dims.{name}", message, f'at most {embedding_dim}, or "auto"')
+
+
+def find_idle_rule(rules: Mapping[str, int | str] | None, tables: Iterable[str]) -> FieldError | None:
+    """Find a rule that matches none of the tables, by name."""
+    fault = find_no_match(rules or {}, set(tables), "table")
+    return None if fault is None else FieldError("model.table_dims", *fault)
+
+
+def find_dim_faults(
+    rules: Mapping[str, int | str] | None, old: Mapping[str, int | str] | None, embedding_dim: int
+) -> list[FieldError]:
+    """Find the stated dimensions that a warm start cannot have.
+
+    old: dimension of each table of the model to start from; None if all have its `embedding_dim`. A dimension by rows
+    is the model's, however many rows there are now.
+    """
+    valid = "null, for the dimensions of the model that the run starts from"
+    if rules is None:
+        return []
+    if old is None:
+        narrower = [name for name, dim in rules.items() if not isinstance(dim, str) and dim != embedding_dim]
+        message = f"all tables of the model that the run starts from have {embedding_dim}"
+        return [FieldError(f"model.table_dims.{name}", message, valid) for name in narrower]
+    pairs = ((name, before, find_setting(rules, name) or embedding_dim) for name, before in old.items())
+    return [
+        FieldError("model.table_dims", f"{name!r} gets {dim}, and has {before} in the model to start from", valid)
+        for name, before, dim in pairs
+        if not isinstance(dim, str) and dim != before
+    ]
