@@ -23,3 +23,21 @@ def test_memory_that_cannot_be_shared_is_an_error_with_field_and_valid_value(ran
         assert "sharding.transport" in message
         assert '"memory" needs all ranks on one machine' in message
         assert '"auto", "network", "torchrec"' in message
+
+
+def build_int8_without_operators(ranks: Ranks) -> str:
+    """Return the error of a job with rows of int8 where the native operators are missing."""
+    with mock.patch("sharding.embedding.native_ops.is_built", return_value=False):
+        try:
+            TrainingSetting(global_size=8, chunk_size=4, table_dtype="int8").build_parts(ranks)
+        except DataError as error:
+            return str(error)
+    return "no error"
+
+
+def test_rows_of_int8_without_native_operators_are_an_error_that_names_them(rank_pools: RankPools):
+    for message in rank_pools.of(2).run(build_int8_without_operators):
+        assert "sharding.table_dtype" in message
+        assert '"memory" needs the native operators' in message
+        assert '"torchrec" keeps tables in fp32 alone' in message
+        assert 'valid: "fp32"' in message

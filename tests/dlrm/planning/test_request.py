@@ -112,6 +112,13 @@ def test_without_the_own_operators_ranks_have_no_memory_in_common(
     assert words in "".join(notes)
 
 
+def test_rows_of_int8_without_the_own_operators_are_noted():
+    here, document = replace(HERE, has_operators=False), {"sharding": {"table_dtype": "int8"}}
+    assert request_here(here, **document).transport == "memory"
+    (note,) = notes_here(here, **document)
+    assert "rows of int8 (sharding.table_dtype) need the native operators" in note
+
+
 def test_this_machine_is_asked_once_for_all_that_a_plan_depends_on():
     here = describe_machine(
         JobConfig.model_validate({"data": {"format": "synthetic"}, "resources": {"gpus_per_worker": 1}})
