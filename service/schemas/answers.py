@@ -2,7 +2,7 @@
 
 from typing import Generic, TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 Item = TypeVar("Item")
 
@@ -21,7 +21,10 @@ class Answer(BaseModel, frozen=True):
 class Page(Answer, Generic[Item], frozen=True):
     """One page of a list; `next_cursor` is null on the last one."""
 
-    items: list[Item]
-    """Items of this page, in the order of the list."""
-    next_cursor: str | None = None
-    """Value of `cursor` that asks for the next page; None on the last one."""
+    # Not from docstrings: pydantic seeks the source of every Page[...] in all modules, which takes most of an import.
+    model_config = ConfigDict(use_attribute_docstrings=False)
+
+    items: list[Item] = Field(description="Items of this page, in the order of the list.")
+    next_cursor: str | None = Field(
+        None, description="Value of `cursor` that asks for the next page; None on the last one."
+    )
