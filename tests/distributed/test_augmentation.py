@@ -1,16 +1,18 @@
 """Batch augmentation against its formula in float64, where it must equal plain steps, and its independence of ranks."""
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
 import torch
 
-from dlrm.config import AugmentationConfig, ConfigError, MomentsConfig, PreconditionerConfig, VarianceReductionConfig
+from dlrm.config import AugmentationConfig, ConfigError, PreconditionerConfig, VarianceReductionConfig
 from dlrm.config.job import parse_job
 from dlrm.data.errors import DataError
 from dlrm.train.augmentation import draw_kept, make_copy_key
 from sharding.comm.process_groups import Ranks
+from tests.cases import list_cases
 from tests.distributed.reference import GlobalBatch, ReferenceModel, add_lists_and_weights, draw_batches
 from tests.distributed.test_variance_reduction import GROUPS, largest_difference
 from tests.distributed.training import TrainedModel, TrainingSetting, assemble_tables, draw_initial_tables, train
@@ -57,29 +59,34 @@ class AugmentedReference(ReferenceModel):
         return torch.stack(losses).mean()
 
 
-def run_reference(setting: TrainingSetting, batches: list[GlobalBatch]) -> tuple[list[float], AugmentedReference]:
+METHODS = {"feature_dropout": DROPOUT, "adversarial": ADVERSARIAL}
+
+
+@cache
+def run_reference(method: str) -> tuple[list[float], AugmentedReference]:
+    """Train for fifty steps; ranks and moments make no difference to them."""
     reference = AugmentedReference(
-        draw_initial_tables(setting), setting.table_optimizer, setting.seed, setting.model, setting.mean_weight
+        draw_initial_tables(SETTING), SETTING.table_optimizer, SETTING.seed, SETTING.model, SETTING.mean_weight
     )
-    assert setting.augmentation is not None
-    reference.config = setting.augmentation
-    return [reference.step(batch, setting.dense_rate, setting.table_rate) for batch in batches], reference
+    reference.config = METHODS[method]
+    return [reference.step(batch, SETTING.dense_rate, SETTING.table_rate) for batch in draw(50)], reference
 
 
 def train_on_first_rank(rank_pools: RankPools, setting: TrainingSetting, world_size: int, number: int) -> TrainedModel:
     return rank_pools.of(world_size).run(train, setting, draw(number))[0]
 
 
-@pytest.mark.parametrize("augmentation", [DROPOUT, ADVERSARIAL], ids=lambda config: config.method)
-@pytest.mark.parametrize("moments", [None, GROUPS], ids=["unmeasured", "groups"])
-@pytest.mark.parametrize("world_size", [1, 2, pytest.param(4, marks=pytest.mark.slow)])
-def test_fifty_steps_follow_the_formula(
-    rank_pools: RankPools, world_size: int, moments: MomentsConfig | None, augmentation: AugmentationConfig
-):
-    setting = replace(SETTING, augmentation=augmentation, moments=moments)
-    batches = draw(50)
-    losses, reference = run_reference(setting, batches)
-    by_rank: list[TrainedModel] = rank_pools.of(world_size).run(train, setting, batches)
+TELLING = [(1, "feature_dropout", False), (1, "adversarial", True), (2, "feature_dropout", True)]
+
+
+@pytest.mark.parametrize(
+    ("world_size", "method", "is_measured"),
+    list_cases([*TELLING, (2, "adversarial", False)], (1, 2, 4), METHODS, (False, True)),
+)
+def test_fifty_steps_follow_the_formula(rank_pools: RankPools, world_size: int, method: str, is_measured: bool):
+    losses, reference = run_reference(method)
+    setting = replace(SETTING, augmentation=METHODS[method], moments=GROUPS if is_measured else None)
+    by_rank: list[TrainedModel] = rank_pools.of(world_size).run(train, setting, draw(50))
     for trained in by_rank:
         torch.testing.assert_close(torch.tensor(trained.losses), torch.tensor(losses), rtol=1e-5, atol=0)
         for name, expected in reference.model.state_dict().items():
@@ -117,7 +124,7 @@ def test_copies_that_drop_nothing_count_as_one_row_in_moments_and_factors(rank_p
     assert found.losses == pytest.approx(expected.losses, rel=1e-5)
 
 
-@pytest.mark.parametrize("augmentation", [DROPOUT, ADVERSARIAL], ids=lambda config: config.method)
+@pytest.mark.parametrize("augmentation", METHODS.values(), ids=METHODS)
 @pytest.mark.parametrize("world_size", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_with_variance_reduction_any_number_of_ranks_and_any_chunk_agree(
     rank_pools: RankPools, world_size: int, augmentation: AugmentationConfig

@@ -1,6 +1,7 @@
 """K-FAC against its formula in float64, where it must equal plain steps, and its independence of ranks and chunks."""
 
 from dataclasses import replace
+from functools import cache
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from dlrm.config import ModelConfig, MomentsConfig, PreconditionerConfig, Varian
 from dlrm.model.mlp import Linear
 from dlrm.preconditioners.kfac import Factor
 from sharding.comm.process_groups import Ranks
+from tests.cases import list_cases
 from tests.distributed.reference import GlobalBatch, ReferenceModel, draw_batches
 from tests.distributed.test_variance_reduction import EXACT, largest_difference
 from tests.distributed.training import TrainedModel, TrainingSetting, draw_initial_tables, train, train_parts
@@ -24,6 +26,7 @@ DCN = ModelConfig(
     architecture="dcn_v2", embedding_dim=8, bottom_mlp=[16, 8], top_mlp=[16, 1], cross_layers=2, cross_rank=4
 )
 FINAL = make_small_model("finalmlp", embedding_dim=8, bottom_mlp=[16, 8], top_mlp=[32, 16, 1])
+MODELS = {"dlrm": SETTING.model, "dcn_v2": DCN, "finalmlp": FINAL}
 
 
 def draw(number: int, setting: TrainingSetting = SETTING, num_empty: int = 0) -> list[GlobalBatch]:
@@ -76,10 +79,14 @@ class NaturalReference(ReferenceModel):
         return factors
 
 
-def run_reference(setting: TrainingSetting, batches: list[GlobalBatch]) -> tuple[list[float], NaturalReference]:
+@cache
+def run_reference(model: str) -> tuple[list[float], NaturalReference]:
+    """Train for fifty steps."""
+    setting = replace(SETTING, model=MODELS[model])
     reference = NaturalReference(
         draw_initial_tables(setting), setting.table_optimizer, setting.seed, setting.model, setting.mean_weight
     )
+    batches = draw(50, num_empty=50)
     return [reference.step(batch, setting.dense_rate, setting.table_rate) for batch in batches], reference
 
 
@@ -87,12 +94,13 @@ def train_on_first_rank(rank_pools: RankPools, setting: TrainingSetting, world_s
     return rank_pools.of(world_size).run(train, setting, draw(number, setting, num_empty=50))[0]
 
 
-@pytest.mark.parametrize("model", [SETTING.model, DCN, FINAL], ids=["dlrm", "dcn_v2", "finalmlp"])
-@pytest.mark.parametrize("world_size", [1, 2, pytest.param(4, marks=pytest.mark.slow)])
-def test_fifty_steps_follow_the_formula(rank_pools: RankPools, world_size: int, model: ModelConfig):
-    setting = replace(SETTING, model=model)
-    batches = draw(50, num_empty=50)
-    losses, reference = run_reference(setting, batches)
+TELLING = [(1, "dlrm"), (2, "dlrm"), (2, "dcn_v2"), (2, "finalmlp")]
+
+
+@pytest.mark.parametrize(("world_size", "model"), list_cases(TELLING, (1, 2, 4), MODELS))
+def test_fifty_steps_follow_the_formula(rank_pools: RankPools, world_size: int, model: str):
+    losses, reference = run_reference(model)
+    setting, batches = replace(SETTING, model=MODELS[model]), draw(50, num_empty=50)
     by_rank: list[TrainedModel] = rank_pools.of(world_size).run(train, setting, batches)
     for trained in by_rank:
         torch.testing.assert_close(torch.tensor(trained.losses), torch.tensor(losses), rtol=1e-5, atol=0)
@@ -124,11 +132,12 @@ def test_with_identities_for_factors_it_is_the_optimizer_alone(rank_pools: RankP
     assert largest_difference(found, expected) == 0.0
 
 
-@pytest.mark.parametrize("world_size", [2, pytest.param(4, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("moments", [EXACT, GROUPS], ids=lambda moments: moments.estimator)
-@pytest.mark.parametrize("optimizer", ["momentum", "adam"])
+@pytest.mark.parametrize(
+    ("world_size", "moments", "optimizer"),
+    list_cases([(2, EXACT, "momentum"), (2, GROUPS, "adam")], (2, 4), (EXACT, GROUPS), ("momentum", "adam")),
+)
 def test_with_variance_reduction_any_number_of_ranks_and_any_chunk_agree(
-    rank_pools: RankPools, optimizer: str, moments: MomentsConfig, world_size: int
+    rank_pools: RankPools, world_size: int, moments: MomentsConfig, optimizer: str
 ):
     setting = replace(
         SETTING,

@@ -8,6 +8,7 @@ import torch
 
 from dlrm.config import ModelConfig, MomentsConfig
 from sharding.jagged import SequenceShape
+from tests.cases import list_cases
 from tests.distributed.measure_moments import MeasuredMoments, MomentsSetting, compute_sample_gradients, measure_moments
 from tests.dlrm.model.small_models import TASKS, make_small_model
 from tests.rank_pool.pool import RankPools
@@ -82,16 +83,27 @@ def assert_moments(measured: MeasuredMoments, setting: MomentsSetting, tolerance
         assert (found.double() - expected).norm() <= tolerance * expected.norm()
 
 
-@pytest.mark.parametrize("setting", [WHOLE, LAST], ids=["a full batch", "a padded, weighted one"])
-@pytest.mark.parametrize("chunk_size", [7, *(pytest.param(size, marks=pytest.mark.slow) for size in (16, 72))])
-@pytest.mark.parametrize("moments", [ALL, SHARE, GROUPS], ids=["exact", "exact on a share", "groups"])
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("world_size", [pytest.param(1, marks=pytest.mark.slow), 2])
+KINDS = {"exact": ALL, "exact on a share": SHARE, "groups": GROUPS}
+BATCHES = {"a full batch": WHOLE, "a padded, weighted one": LAST}
+TELLING = [
+    (2, model, kind, 7, list(BATCHES)[(number + place) % 2])
+    for number, model in enumerate(MODELS)
+    for place, kind in enumerate(KINDS)
+]
+"""Each model and each kind meet both batches."""
+
+
+@pytest.mark.parametrize(
+    ("world_size", "model", "kind", "chunk_size", "batch"),
+    list_cases(TELLING, (1, 2), MODELS, KINDS, (7, 16, 72), BATCHES),
+)
 def test_moments_are_those_of_the_samples_one_by_one(
-    rank_pools: RankPools, world_size: int, model: str, moments: MomentsConfig, chunk_size: int, setting: MomentsSetting
+    rank_pools: RankPools, world_size: int, model: str, kind: str, chunk_size: int, batch: str
 ):
     sequences = SEQUENCES if MODELS[model].attention else ()
-    setting = replace(setting, model=MODELS[model], moments=moments, chunk_size=chunk_size, sequences=sequences)
+    setting = replace(
+        BATCHES[batch], model=MODELS[model], moments=KINDS[kind], chunk_size=chunk_size, sequences=sequences
+    )
     for measured in rank_pools.of(world_size).run(measure_moments, setting):
         assert_moments(measured, setting, 1e-10)
     for measured in rank_pools.of(world_size).run(measure_moments, replace(setting, dtype=torch.float32)):
