@@ -8,8 +8,8 @@ from typing import Any
 PATIENCE_SECONDS = 250.0
 """What is waited for comes within seconds; a test that gives up sooner depends on speed. Less than pytest's timeout."""
 MIN_POLL_SECONDS = 0.02
-MAX_POLL_SECONDS = 0.05
-POLL_FRACTION = 0.05
+MAX_POLL_SECONDS = 0.1
+POLL_FRACTION = 0.1
 """Share of the time already waited, for which the next look waits: looks take time from what is waited for."""
 
 

@@ -56,7 +56,7 @@ def make_settings(directory: Path, database_url: str) -> Settings:
         memory_bytes=4 * 2**30,
         num_gpus=0,
         port=0,
-        reconcile_interval_seconds=0.05,
+        reconcile_interval_seconds=0.1,
         grace_period_seconds=30.0,
         restart_delay_seconds=0.05,
         failures_per_minute=1e6,

@@ -5,6 +5,7 @@ checkpoint and reports the step at which it begins. No process of it lives longe
 """
 
 import argparse
+import json
 import os
 import signal
 import subprocess
@@ -12,9 +13,6 @@ import sys
 import time
 from pathlib import Path
 
-from dlrm.config import ResolvedJob
-from dlrm.gradient_stats.batch_advice import advise
-from dlrm.gradient_stats.noise import NoiseInterval
 from dlrm.record import (
     BATCH_ADVICE,
     EXIT_FAILED,
@@ -54,11 +52,12 @@ def main() -> int:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT})
     signal.alarm(LIFETIME_SECONDS)
     directory = RunDirectory(arguments.run_directory)
-    job = ResolvedJob.model_validate_json(directory.spec.read_bytes()).job
+    # Not read by its model, which takes longer to import than all else.
+    labels = json.loads(directory.spec.read_bytes())["job"]["labels"]
     attempt = directory.attempt(arguments.attempt)
     attempt.create()
     attempt.rank_log(0).write_text("rank 0 says grüezi\n", encoding="utf-8")
-    return globals()[job.labels["behaviour"]](directory, attempt)
+    return globals()[labels["behaviour"]](directory, attempt)
 
 
 def succeed(directory: RunDirectory, attempt: AttemptDirectory) -> int:
@@ -80,6 +79,9 @@ def succeed_silently(directory: RunDirectory, attempt: AttemptDirectory) -> int:
 
 def measure_noise(directory: RunDirectory, attempt: AttemptDirectory) -> int:
     """Report noise alone, then noise scales that fall below the batch of 64, then the advice that follows."""
+    from dlrm.gradient_stats.batch_advice import advise
+    from dlrm.gradient_stats.noise import NoiseInterval
+
     metrics = SpoolWriter(attempt.spool_file(0, "metrics"))
     metrics.write(StartReport(step=0, evaluated_step=0))
     scales = (None, 1000.0, 300.0, 90.0, 30.0)
