@@ -41,7 +41,7 @@ class EvaluationMetric(EvaluationReport):
 Metric = Annotated[StepMetric | EvaluationMetric, Field(discriminator="kind")]
 
 
-class MetricPage(Page[Metric], frozen=True):
+class MetricPage(Page[Metric], frozen=True, use_attribute_docstrings=True):
     """One page of metrics, with the starts of all attempts of the job.
 
     A start may make metrics of earlier pages void.

@@ -30,7 +30,7 @@ RUN: dict[str, Any] = {
     "epochs": 2,
     "eval_every_fraction": 0.25,
     "validation_fraction": 0.2,
-    "yardsticks": "logistic",
+    "yardsticks": "none",
     "num_train_eval_rows": 600,
     "group_by": "C3",
     "recall_at": [1, 5],
@@ -69,13 +69,15 @@ def score_rows(path: Path, rows: RowSource) -> tuple[np.ndarray, np.ndarray, np.
 @pytest.fixture(scope="module")
 def blended(rank_pools: RankPools, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
     path = tmp_path_factory.mktemp("refined")
-    return path, train(rank_pools, path, resolve_refining_job(recalibrate="isotonic", blend="logistic"))
+    return path, train(
+        rank_pools, path, resolve_refining_job(recalibrate="isotonic", blend="logistic", yardsticks="logistic")
+    )
 
 
 @pytest.fixture(scope="module")
 def corrected(rank_pools: RankPools, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
     path = tmp_path_factory.mktemp("corrected")
-    return path, train(rank_pools, path, resolve_refining_job())
+    return path, train(rank_pools, path, resolve_refining_job(yardsticks="logistic"))
 
 
 @pytest.mark.parametrize("kind", ["blended", "corrected"])

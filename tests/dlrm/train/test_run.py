@@ -58,7 +58,9 @@ class StopAfter(StopRequest):
 
 
 def resolve_job(**changes: Any) -> ResolvedJob:
-    return resolve(JobConfig.model_validate({**DOCUMENT, **changes}))
+    """Resolve DOCUMENT with other sections; yardsticks, which start a program, are measured if they are named."""
+    run = {"yardsticks": "none"} | changes.pop("run", DOCUMENT["run"])
+    return resolve(JobConfig.model_validate({**DOCUMENT, **changes, "run": run}))
 
 
 def run_attempt(ranks: Ranks, path: Path, number: int, job: ResolvedJob, num_looks: int | None) -> Outcome:
