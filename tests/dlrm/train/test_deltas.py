@@ -53,14 +53,6 @@ def run_in_parts(rank_pools: RankPools, path: Path, *looks: int | None, **change
 
 
 @pytest.fixture(scope="module")
-def finished(rank_pools: RankPools, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a run with a base and three deltas."""
-    path = tmp_path_factory.mktemp("finished") / "run"
-    run_in_parts(rank_pools, path, 4, 4, 3, None, run=LAST)
-    return path
-
-
-@pytest.fixture(scope="module")
 def started(rank_pools: RankPools, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a run that was stopped, with a base and two deltas."""
     path = tmp_path_factory.mktemp("started") / "run"
@@ -68,11 +60,20 @@ def started(rank_pools: RankPools, tmp_path_factory: pytest.TempPathFactory) -> 
     return path
 
 
+@pytest.fixture(scope="module")
+def finished(rank_pools: RankPools, started: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return that run at its end, with a base and three deltas."""
+    path = tmp_path_factory.mktemp("finished") / "run"
+    shutil.copytree(started, path)
+    rank_pools.of(2).run(run_attempt, path, 4, make_job(run=LAST), None)
+    return path
+
+
 @pytest.mark.parametrize(
     ("num_ranks", "changes"),
     [
         (1, {"run": LAST, "resources": {"workers_per_node": 1}}),
-        (2, {"run": LAST}),
+        pytest.param(2, {"run": LAST}, marks=pytest.mark.slow),
         (2, {"run": LAST, "averaging": {"half_life_fraction": 0.1}}),
         (2, {"run": BEST, "dense_optimizer": {"name": "adam", "learning_rate": 0.3}}),
     ],
@@ -108,10 +109,10 @@ def test_a_model_that_takes_each_delta_is_that_of_each_checkpoint_and_at_the_end
 
 
 def test_a_run_that_goes_on_from_an_older_checkpoint_or_was_killed_between_two_files_still_ends_at_its_model(
-    rank_pools: RankPools, tmp_path: Path
+    rank_pools: RankPools, started: Path, tmp_path: Path
 ) -> None:
+    shutil.copytree(started, tmp_path, dirs_exist_ok=True)
     directory = RunDirectory(tmp_path)
-    run_in_parts(rank_pools, tmp_path, 4, 4, 3, run=LAST)
     newest = find_newest_checkpoint(directory.checkpoints)
     assert newest is not None
     shutil.rmtree(newest.path)
