@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from dlrm.programs import evaluate
 from dlrm.record import EndReason, EvaluationReport, RunDirectory, StepReport
 from tests.e2e.launching import ONE_RANK, ended, reports_of, start
 from tests.patience import wait_until
@@ -20,7 +21,9 @@ def metrics_of(directory: RunDirectory) -> list[Any]:
     return reports_of(directory, "metrics")
 
 
-def test_a_run_ends_with_a_model_that_scores_what_training_measured(tmp_path: Path):
+def test_a_run_ends_with_a_model_that_scores_what_training_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
     directory, process = start(tmp_path / "run", resources=ONE_RANK)
     code, outcome = ended(directory, process)
     assert (code, outcome.state, outcome.reason) == (0, "succeeded", EndReason.COMPLETED)
@@ -34,8 +37,9 @@ def test_a_run_ends_with_a_model_that_scores_what_training_measured(tmp_path: Pa
     assert evaluations[-1].best_possible_auc is not None
     assert outcome.metrics["auc"] == evaluations[-1].auc
 
-    command = [sys.executable, "-m", "dlrm.programs.evaluate", str(directory.model)]
-    answer = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+    monkeypatch.setattr(sys, "argv", ["evaluate", str(directory.model)])
+    assert evaluate.main() == 0
+    answer = json.loads(capsys.readouterr().out)
     assert answer["num_rows"] == evaluations[-1].num_rows
     assert answer["auc"] == pytest.approx(evaluations[-1].auc, abs=1e-6)
     assert answer["log_loss"] == pytest.approx(evaluations[-1].log_loss, abs=1e-6)
