@@ -1,6 +1,5 @@
 """Fixtures: a running service, and a signed-in page of a browser."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,12 +7,13 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from cli.demo.service_process import run_service
+from service.access.principal import Role
 from service.client import Client
-from service.client.connection import get_ready_file_path
+from service.settings import Settings
 from tests.patience import PATIENCE_SECONDS
-from tests.service.api import write_fake_python
+from tests.service.api import serve_api, write_fake_python
 from tests.service.dashboard.pages import end_jobs
+from tests.service.databases import lend_database
 
 PATIENCE_MILLISECONDS = 1000 * PATIENCE_SECONDS
 expect.set_options(timeout=PATIENCE_MILLISECONDS)
@@ -39,12 +39,21 @@ def fake_trainer(tmp_path_factory: pytest.TempPathFactory, request: pytest.Fixtu
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Site]:
-    """Real service; the SETTINGS of the test module are its environment variables. It ends its jobs at the end."""
+    """Real service; the SETTINGS of the test module are its environment variables. It ends its jobs at the end.
+
+    It runs in the process of the tests, which has imported it already.
+    """
     state_directory = tmp_path_factory.mktemp("state")
-    with run_service(state_directory, request.module.SETTINGS) as client:
-        ready = json.loads(get_ready_file_path(state_directory).read_text())
-        yield Site(client.url, client, ready["signin_link"])
-        end_jobs(client)
+    with lend_database("sqlite", state_directory, request) as url, pytest.MonkeyPatch.context() as patch:
+        for name, value in request.module.SETTINGS.items():
+            patch.setenv(name, value)
+        settings = Settings(state_directory=state_directory, database_url=url, port=0)
+        with serve_api(settings, runs_control_loop=True) as api:
+            admin = api.services.keys.create("admin", Role.ADMIN, owner="admin")
+            with Client(api.url, admin.key) as client:
+                link = client.create_login_link("admin", owner="admin")
+                yield Site(api.url, client, f"{api.url}/signin#token={link.token}")
+                end_jobs(client)
 
 
 @pytest.fixture(scope="module")
