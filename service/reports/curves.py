@@ -167,7 +167,9 @@ def _make_curves(query: CurveQuery, kind: MetricKind, point_steps: int, parts: I
             made.curves |= _split_objects(joined.get(f"{GSNR}_last", []), f"{GSNR}.", query.layers)
             continue
         if name in EVALUATION_OBJECTS:
-            made.curves |= _split_objects(joined.get(f"{name}_last", []), "", None)
+            found = _split_objects(joined.get(f"{name}_last", []), "", None)
+            # A figure of a task never has the name of one of the job.
+            made.curves |= {own: curve for own, curve in found.items() if own not in EVALUATION_NAMES}
             continue
         statistics = ("mean", "min", "max", "last") if name in rolled else ("last",)
         round_value = _round_time if name == TIME else _round

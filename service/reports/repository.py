@@ -177,18 +177,15 @@ class ReportRepository:
 
     def measure_gsnr(self, job_id: str) -> int:
         """Return the number of characters of a job's last ratios by layer; 0 without any."""
-        return self._measure_objects(ROLLUPS, job_id, ["gsnr_last"])
+        order = [column.desc() for column in ROLLUPS.primary_key if column.name != "job_id"]
+        query = select(func.length(cast(ROLLUPS.c.gsnr_last, Text))).where(ROLLUPS.c.job_id == job_id)
+        return self._connection.scalar(query.where(ROLLUPS.c.attempt >= 1).order_by(*order).limit(1)) or 0
 
     def measure_objects(self, job_id: str, names: Sequence[str]) -> int:
-        """Return the number of characters of these objects in a job's last evaluation; 0 without any."""
-        return self._measure_objects(EVALUATIONS, job_id, names)
-
-    def _measure_objects(self, table: Table, job_id: str, names: Sequence[str]) -> int:
-        lengths = [func.length(cast(table.c[name], Text)) for name in names]
-        order = [column.desc() for column in table.primary_key if column.name != "job_id"]
-        query = select(*lengths).where(table.c.job_id == job_id, table.c.attempt >= 1).order_by(*order).limit(1)
-        row = self._connection.execute(query).one_or_none()
-        return sum(length or 0 for length in row or ())
+        """Return the number of characters of these objects in a job's evaluation, at most; 0 without any."""
+        lengths = [func.max(func.length(cast(EVALUATIONS.c[name], Text))) for name in names]
+        query = select(*lengths).where(EVALUATIONS.c.job_id == job_id, EVALUATIONS.c.attempt >= 1)
+        return sum(length or 0 for length in self._connection.execute(query).one())
 
     def are_steps_removed(self, job_id: str) -> bool:
         """Whether the reports of steps of a job were removed, so that only the levels of its curves are left."""

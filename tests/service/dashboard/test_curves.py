@@ -113,8 +113,8 @@ def test_further_tasks_and_figures_within_groups_have_charts_of_their_own(page: 
     of_tasks += ["Root mean squared error of dwell", "Mean absolute error of dwell"]
     within_groups = ["AUC within groups", "Recall within groups", "NDCG within groups"]
     expect(titles).to_contain_text([*own, *of_tasks, *within_groups, "Learning rates", "Samples/s"])
-    expect(page.locator("#buy-auc-chart")).to_have_attribute("data-points", "5")
-    expect(page.locator("#buy-auc-summary")).to_have_text(
+    expect(page.locator("#task-buy-auc-chart")).to_have_attribute("data-points", "5")
+    expect(page.locator("#task-buy-auc-summary")).to_have_text(
         "AUC of buy: first 0.6100 at step 1, last 0.6500 at step 5, highest 0.6500 at step 5."
     )
     expect(page.locator("#dwell-rmse-summary")).to_contain_text("lowest 0.4000 at step 5.")

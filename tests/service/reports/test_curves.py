@@ -205,7 +205,8 @@ def test_single_steps_have_their_values_alone_and_seven_digits(api: Api) -> None
 def test_figures_within_groups_and_of_tasks_are_curves_by_their_own_names(api: Api) -> None:
     attempt = begin(api)
     tasks = {"buy.auc": 2 / 3, "buy.calibration": None}
-    first = make_evaluation(1, grouped={"grouped_auc": 0.625, "recall_at_5": 0.5}, tasks=tasks)
+    # The last two are of another program: they must not hide the job's own.
+    first = make_evaluation(1, grouped={"grouped_auc": 0.625, "recall_at_5": 0.5, "auc": 0.1, "time": 5.0}, tasks=tasks)
     push_reports(api, attempt, first, make_evaluation(2), make_evaluation(3, tasks={"buy.auc": 0.75, "read.rmse": 8.0}))
     path = f"/v1/jobs/{attempt.job_id}"
     items = api.viewer.get(f"{path}/metrics").json()["items"]
@@ -224,7 +225,9 @@ def test_figures_within_groups_and_of_tasks_are_curves_by_their_own_names(api: A
         "read.rmse": {"last": [None, None, 8]},
     }
     # A point of several evaluations has the last one's.
-    coarse = api.viewer.get(f"{path}/curves", params={"names": "auc,tasks", "resolution": 2}).json()["evaluation"]
+    names = {"names": "auc,tasks,grouped", "resolution": 2}
+    coarse = api.viewer.get(f"{path}/curves", params=names).json()["evaluation"]
+    assert coarse["curves"]["auc"]["last"][0] == make_evaluation(2).auc
     assert (coarse["steps"], coarse["curves"]["buy.auc"]["last"]) == ([2, 3], [None, 0.75])
 
 

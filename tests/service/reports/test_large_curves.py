@@ -67,7 +67,8 @@ def test_a_curve_of_many_layers_has_fewer_points_and_the_last_one(api: Api) -> N
 def test_curves_of_many_tasks_have_fewer_points_and_the_last_one(api: Api) -> None:
     attempt = begin_next_attempt(api, api.submit()["id"])
     tasks = {f"task-{number:05}.auc": 0.75 for number in range(600)}
-    evaluations = (make_evaluation(number, tasks=tasks) for number in range(1, NUM_STEPS + 1))
+    # The last one is short: all of them limit an answer.
+    evaluations = (make_evaluation(n, tasks=tasks if n < NUM_STEPS else None) for n in range(1, NUM_STEPS + 1))
     assert push_reports(api, attempt, *evaluations).status_code == 200
     response = api.viewer.get(f"/v1/jobs/{attempt.job_id}/curves", params={"names": "tasks", "resolution": 30})
     evaluation = response.json()["evaluation"]

@@ -111,7 +111,7 @@ export const listNames = (kind) => [
 /** Make the charts of what evaluations have beyond `CHARTS`, by the names of the curves that there are. */
 export function listFurtherCharts(names) {
   const ofTasks = listOfTasks(names).map(({ name, task, figure: own, title, meaning, best }) => ({
-    name: `${task}-${own}`,
+    name: `task-${task}-${own}`,
     title: `${title} of ${task}`,
     note: `on rows with its label; ${meaning}`,
     best,

@@ -13,5 +13,5 @@ const FIGURES = {
 export const listOfTasks = (names) =>
   names.flatMap((name) => {
     const [, task, figure] = /^([A-Za-z][\w-]*)\.([a-z_]+)$/.exec(name) ?? [];
-    return FIGURES[figure] ? [{ name, task, figure, ...FIGURES[figure] }] : [];
+    return Object.hasOwn(FIGURES, figure ?? "") ? [{ name, task, figure, ...FIGURES[figure] }] : [];
   });
