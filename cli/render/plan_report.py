@@ -68,7 +68,8 @@ def print_plan(console: Console, resolved: ResolvedJob, result: Mapping[str, Any
     open_fields = [] if resolved.asked is None else [dim(OPEN_FIELDS)]
     print_section(console, "decided, and derived", make_derived_table(resolved.derived, resolved), *open_fields)
     if plan["tables"]:
-        print_section(console, "tables", _make_list_of_tables(plan), dim(TABLE_BYTES_NOTE))
+        tables = _make_list_of_tables(plan, resolved.job.model.embedding_dim)
+        print_section(console, "tables", tables, dim(TABLE_BYTES_NOTE))
     print_section(console, "memory", *_make_memory_section(plan))
     estimated = _format_seconds(plan["step"]["seconds"])
     estimated += "" if plan["step"]["is_dense_known"] else f", {WITHOUT_DENSE}"
@@ -157,12 +158,12 @@ def _describe_exchange(plan: Plan) -> str:
     return f"{amounts} per step, all ranks together; pooled embeddings in {plan['exchange_dtype']}"
 
 
-def _make_list_of_tables(plan: Plan) -> Table:
+def _make_list_of_tables(plan: Plan, widest: int) -> Table:
     """Return the list of tables; alike ones share a line.
 
-    Bytes are those on the rank that holds most of a table.
+    Bytes are those on the rank that holds most of a table. widest: dimension that is not listed if all have it.
     """
-    has_dims = len({entry["embedding_dim"] for entry in plan["tables"]}) > 1
+    has_dims = any(entry["embedding_dim"] != widest for entry in plan["tables"])
     headings = ("tables", "rows", *(["dim"] if has_dims else []), "type", "ranks", *TABLE_BYTES_FIELDS, "why")
     table, size = make_table(*headings, left=("type", "ranks", "why")), _make_size_formatter(plan)
 

@@ -28,6 +28,7 @@ from dlrm.config.presets import (
 from dlrm.config.resources import ResourcesConfig
 from dlrm.config.schedule import ScheduleConfig
 from dlrm.config.stages import count_validation_rows
+from dlrm.config.table_dims import is_open as are_dims_open
 
 MIN_STEPS_OF_EPOCH = 256
 """Least number of steps of an epoch; a model hardly learns in fewer, and more of them make the run slower."""
@@ -108,7 +109,8 @@ def decide(job: JobSpec, facts: DataFacts | None) -> tuple[JobConfig, list[Decis
         _set_decided(document, field, value)
         decisions.append(Decision(field=field, value=_describe_value(value), reason=reason))
     if facts is not None and facts.source is not None:
-        document["model"]["table_dims"] = facts.source.table_dims
+        if are_dims_open(job.model.table_dims):
+            document["model"]["table_dims"] = facts.source.table_dims or {"*": facts.source.embedding_dim}
         if job.model.architecture == "auto":
             _keep_settings(document["model"], facts.source)
     decisions += [
@@ -127,7 +129,7 @@ def keep_decisions(job: JobSpec, earlier: JobConfig) -> JobSpec:
     for field in list_open_fields(job):
         section, name = field.split(".")
         _set_decided(document, field, decided[section][name])
-    if job.run.warm_start is not None:
+    if job.run.warm_start is not None and are_dims_open(job.model.table_dims):
         document["model"]["table_dims"] = decided["model"]["table_dims"]
     if job.model.architecture == "auto":
         _keep_settings(document["model"], earlier.model)

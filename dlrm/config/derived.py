@@ -13,6 +13,7 @@ from dlrm.config.decide import BETTER_WITHOUT, UNKNOWN_ROWS, DataFacts, Decision
 from dlrm.config.job import JobConfig, JobSpec
 from dlrm.config.optimizers import DenseOptimizerConfig, TableOptimizerConfig, compute_peak_rate, get_noise_rule
 from dlrm.config.presets import BATCH_FIELD, PRESETS, RATE_FIELD
+from dlrm.config.table_dims import is_open as are_dims_open
 
 CHUNK_BEFORE_PLAN = {0: 2048, 1: 65_536}
 """Largest number of samples in an automatic chunk that is decided without a plan, by `gpus_per_worker`: on a CPU the
@@ -166,7 +167,7 @@ def resolve(
 def _has_open_fields(document: JobSpec, decisions: list[Decision], facts: DataFacts | None) -> bool:
     # The model that the job starts from is looked up together with the rows.
     waits_for_model = facts is None and document.run.warm_start is not None
-    return any(
+    return (waits_for_model and are_dims_open(document.model.table_dims)) or any(
         decision.reason == UNKNOWN_ROWS or (waits_for_model and decision.field.startswith("model."))
         for decision in decisions
     )

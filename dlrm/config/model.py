@@ -193,7 +193,8 @@ class ModelConfig(ModelSpec):
         if self.table_dims is None:
             return self
         dims = {name: self.choose_table_dim(name, num_rows) for name, num_rows in table_rows.items()}
-        return self.model_copy(update={"table_dims": dims})
+        are_wide = all(dim == self.embedding_dim for dim in dims.values())
+        return self.model_copy(update={"table_dims": {"*": self.embedding_dim} if are_wide else dims})
 
 
 def _is_embedding_dim(width: int) -> bool:

@@ -1,20 +1,39 @@
 """Embedding dimensions of single tables: stated ones, or by the number of rows."""
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated
+from typing import Annotated, Any, cast
 
-from pydantic import Field, StringConstraints
+from pydantic import BeforeValidator, Field, StringConstraints
 
 from dlrm.config.base import Auto
 from dlrm.config.column_patterns import MAX_PATTERN_LENGTH, find_no_match, find_setting
-from dlrm.config.errors import FieldError, invalid
+from dlrm.config.errors import FieldError, invalid, shorten_value
+from dlrm.config.messages import format_some
 
 MIN_DIM, MAX_DIM, DIM_MULTIPLE = 4, 1024, 4
+_MAX_NAME_LENGTH = MAX_PATTERN_LENGTH + 20
+"""Largest number of characters of a feature: a column's, and the use of its values."""
 EmbeddingDim = Annotated[int, Field(ge=MIN_DIM, le=MAX_DIM, multiple_of=DIM_MULTIPLE)]
+
+
+def _check_values(rules: Any) -> Any:
+    """Raise ValueError at a value that no table can have; the error names its rule."""
+    if isinstance(rules, dict):
+        for name, dim in cast("dict[object, object]", rules).items():
+            is_dim = type(dim) is int and MIN_DIM <= dim <= MAX_DIM and dim % DIM_MULTIPLE == 0
+            if not is_dim and dim != "auto":
+                valid = f'a multiple of {DIM_MULTIPLE} from {MIN_DIM} to {MAX_DIM:,}, or "auto"'
+                raise invalid(str(name), f"{shorten_value(dim)} is no dimension of a table", valid)
+    return rules
+
+
 TableDims = Annotated[
-    dict[Annotated[str, StringConstraints(min_length=1, max_length=MAX_PATTERN_LENGTH)], EmbeddingDim | Auto],
+    dict[Annotated[str, StringConstraints(min_length=1, max_length=_MAX_NAME_LENGTH)], EmbeddingDim | Auto],
     Field(min_length=1, max_length=10_000),
+    BeforeValidator(_check_values),
 ]
+MAX_NAMED = 5
+"""Largest number of tables that an error lists."""
 WIDE_ROWS = 1_000
 """Most rows of a table that has all elements under auto."""
 DIM_EXPONENT = 0.3
@@ -64,9 +83,16 @@ def find_dim_faults(
         narrower = [name for name, dim in rules.items() if not isinstance(dim, str) and dim != embedding_dim]
         message = f"all tables of the model that the run starts from have {embedding_dim}"
         return [FieldError(f"model.table_dims.{name}", message, valid) for name in narrower]
-    pairs = ((name, before, find_setting(rules, name) or embedding_dim) for name, before in old.items())
-    return [
-        FieldError("model.table_dims", f"{name!r} gets {dim}, and has {before} in the model to start from", valid)
-        for name, before, dim in pairs
-        if not isinstance(dim, str) and dim != before
-    ]
+    stated = {name: find_setting(rules, name) or embedding_dim for name in old}
+    others = [name for name, dim in stated.items() if not isinstance(dim, str) and dim != old[name]]
+    if not others:
+        return []
+    tables = format_some(others[:MAX_NAMED], len(others))
+    first = f"{others[0]} gets {stated[others[0]]}, not {old[others[0]]}"
+    message = f"differs from the model that the run starts from in {tables}: {first}"
+    return [FieldError("model.table_dims", message, valid)]
+
+
+def is_open(rules: Mapping[str, int | str] | None) -> bool:
+    """Whether the dimensions of some tables are left to the model that a run starts from."""
+    return rules is None or "auto" in rules.values()

@@ -240,4 +240,6 @@ def _find_memory(job: JobSpec, here: MachineResources) -> tuple[int, str]:
 
 def _get_job_field(error: PlanError) -> str:
     """Return the field of the job's document for the error's field of the request; empty if absent."""
+    if error.field.startswith("model."):
+        return error.field
     return f"sharding.{error.field.replace('rules.', 'tables.', 1)}" if error.field else ""

@@ -26,5 +26,5 @@ class Page(Answer, Generic[Item], frozen=True):
 
     items: list[Item] = Field(description="Items of this page, in the order of the list.")
     next_cursor: str | None = Field(
-        None, description="Value of `cursor` that asks for the next page; None on the last one."
+        default=None, description="Value of `cursor` that asks for the next page; None on the last one."
     )

@@ -10,6 +10,7 @@ import hashlib
 import torch
 
 from sharding.embedding.shard import ShardSpec
+from sharding.planner.types import GRID_BYTES
 
 _LARGEST = 255
 _SMALLEST_SCALE = 1e-30
@@ -21,6 +22,9 @@ def to_stored(rows: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """Return rows [n, C] in fp32 as a table keeps them: as they are, or [n, C + 8] bytes if `dtype` is uint8."""
     if dtype != torch.uint8:
         return rows
+    if not len(rows):
+        # torch views no bytes of an empty tensor.
+        return rows.new_empty(0, rows.shape[1] + GRID_BYTES, dtype=torch.uint8)
     offsets = rows.amin(dim=1, keepdim=True) + 0.0  # no negative zero
     scales = (rows.amax(dim=1, keepdim=True) - offsets) / _LARGEST
     # Rounded up to 16 bits, so that products with 8 bits are exact; two units of the last place above one of these are

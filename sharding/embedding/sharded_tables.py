@@ -126,7 +126,7 @@ class ShardedTables:
             lengths,
             is_mean=is_mean,
             seed=self._seed,
-            num_updates=self._num_updates,
+            num_updates=self._num_updates if self._has_int8 else None,
         )
 
     def state_dict(self) -> TableStateDict:
@@ -222,12 +222,13 @@ class PooledBatch:
         *,
         is_mean: bool,
         seed: int,
-        num_updates: torch.Tensor,
+        num_updates: torch.Tensor | None,
     ) -> None:
         """Keep what reading needs. full_rows: as for `lookup`. dtype: of the exchange.
 
         lengths: [T, b] int32, where sums of the bags of T tables are made means. is_mean: whether they may be, in this
-        batch or another. seed: of the tables. num_updates: [1], number of their updates, which this batch's increases.
+        batch or another. seed: of the tables. num_updates: [1], number of their updates, which
+        this batch's increases; None if nothing is rounded by it.
         """
         self._shares, self._optimizer, self._full_rows = shares, optimizer, full_rows
         self._dtype, self._buffer, self._lengths = dtype, buffer, lengths
@@ -276,9 +277,10 @@ class PooledBatch:
             learning_rate=self._optimizer.scale_learning_rate(learning_rate, scale),
             gradient_multiplier=scale / self.scale,
             seed=self._seed,
-            number=int(self._num_updates),
+            number=0 if self._num_updates is None else int(self._num_updates),
         )
-        self._num_updates += 1
+        if self._num_updates is not None:
+            self._num_updates += 1
         for share in self._shares:
             share.apply_update(params)
 

@@ -19,6 +19,7 @@ KNOWN_BY = {
     "adascale": [
         "dlrm/config/cooldown.py",
         "dlrm/config/curves.py",
+        "dlrm/config/dense_averaging.py",
         "dlrm/config/job.py",
         "dlrm/config/optimizers.py",
         "dlrm/config/schedule.py",
@@ -37,6 +38,7 @@ KNOWN_BY = {
     r"run\.blend\b|exported_model\.blend\b|train\.blend\b": [
         "dlrm/config/decide.py",
         "dlrm/config/resident_memory.py",
+        "dlrm/config/tasks.py",
         "dlrm/exported_model/blend.py",
         "dlrm/exported_model/refine.py",
         "dlrm/exported_model/run_checkpoint.py",

@@ -70,12 +70,16 @@ INLINE void encode_row(const float* __restrict values, uint8_t* __restrict row, 
   constexpr int FRACTION_BITS = 22;
   constexpr float ONE = 1 << FRACTION_BITS;
   float low = values[0], high = values[0];
-#pragma omp simd reduction(min : low) reduction(max : high)
+  // 0, or NaN if a number is infinite or NaN: the row then is, as one of fp32 would be, and the next step is dropped.
+  float spoilt = 0;
+#pragma omp simd reduction(min : low) reduction(max : high) reduction(+ : spoilt)
   for (int64_t c = 0; c < num_columns; ++c) {
+    spoilt += values[c] * 0.0f;
     low = values[c] < low ? values[c] : low;
     high = values[c] > high ? values[c] : high;
   }
-  const Grid grid = make_grid(low, high);
+  Grid grid = make_grid(low, high);
+  grid.scale += spoilt;
   const float places_per_unit = grid.scale > 0 ? ONE / grid.scale : 0.0f;
   for (int64_t c = 0; c < num_columns; ++c) {
     const float place = (values[c] - grid.offset) * places_per_unit;

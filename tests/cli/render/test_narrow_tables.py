@@ -207,6 +207,7 @@ def test_the_columns_of_data_fit() -> None:
         "categorical": [
             {
                 "name": COLUMN,
+                "target": None,
                 "is_multi_hot": True,
                 "missing_share": 0.1234,
                 "num_distinct": 292_775_614,

@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
-from dlrm.config import ConfigError, ModelConfig, parse_document
+from dlrm.config import ConfigError, DataFacts, ModelConfig, parse_document, resolve, resolve_with_rows
+from dlrm.config.decide import keep_decisions
 from dlrm.config.job import JobSpec
 from dlrm.config.table_dims import compute_auto_dim, find_dim_faults
 
@@ -31,12 +31,15 @@ def test_stated_dimensions_do_not_change_with_the_rows():
     stated = make_model({"*": "auto"}).with_table_dims({"a": 10, "b": 10**6})
     assert stated.table_dims == {"a": 64, "b": 8}
     assert stated.choose_table_dim("b", 10**8) == 8
+    wide = make_model({"*": "auto"}).with_table_dims({"a": 10, "b": 20})
+    assert wide.choose_table_dim("b", 10**8) == 64
 
 
-@pytest.mark.parametrize("dim", [128, 6, 0, "wide"])
+@pytest.mark.parametrize("dim", [128, 6, 0, "wide", "8", 8.0, True, None])
 def test_a_dimension_that_no_table_can_have_is_refused_by_name(dim: Any):
-    with pytest.raises(ValidationError, match=r"table_dims"):
-        make_model({"a": dim})
+    document = {"data": {"format": "synthetic"}, "model": {"embedding_dim": 64, "table_dims": {"a": dim}}}
+    with pytest.raises(ConfigError, match=r"model.table_dims.a: .*\"auto\""):
+        parse_document(JobSpec, document)
 
 
 def test_a_rule_that_no_column_matches_is_refused():
@@ -53,9 +56,34 @@ def test_a_model_to_start_from_keeps_its_dimensions():
     old = {"a": 8, "b": 16}
     for fitting in (None, {"*": "auto"}, {"a": 8}, {"a*": 8, "b": 16}):
         assert not find_dim_faults(fitting, old, 16)
-    for rules, name in (({"a": 16}, "'a'"), ({"*": 8}, "'b'"), ({"b": "auto"}, "'a'")):
+    faults = (({"a": 16}, "a gets 16, not 8"), ({"*": 8}, "b gets 8, not 16"), ({"b": "auto"}, "a gets 16, not 8"))
+    for rules, difference in faults:
         (fault,) = find_dim_faults(rules, old, 16)
-        assert name in fault.message
+        assert difference in fault.message
     assert not find_dim_faults({"*": "auto", "a": 16}, None, 16)
     (fault,) = find_dim_faults({"a": 8}, None, 16)
     assert fault.field == "model.table_dims.a"
+
+
+@pytest.mark.parametrize("rules", [None, {"*": "auto"}])
+@pytest.mark.parametrize("old", [{"C1": 8, "C2": 16}, None])
+def test_a_whole_document_waits_for_the_model_that_it_starts_from(rules: Any, old: dict[str, int] | None):
+    sizes = {"architecture": "dlrm", "embedding_dim": 16, "bottom_mlp": [16]}
+    run = {"epochs": 1, "validation_fraction": 0, "blend": "none", "patience": None}
+    document = {
+        "data": {"format": "synthetic"},
+        "model": {**sizes, "table_dims": rules},
+        "batch": {"global_size": 1024},
+        "dense_optimizer": {"learning_rate": 0.1},
+        "table_optimizer": {"learning_rate": 0.1},
+        "run": {"warm_start": {"from": "earlier"}, **run},
+    }
+    asked = parse_document(JobSpec, document)
+    resolved = resolve(asked)
+    assert resolved.asked is not None
+    source = ModelConfig.model_validate({**sizes, "table_dims": old})
+    decided = resolve_with_rows(resolved, DataFacts(num_train_rows=1000, source=source))
+    assert decided.asked is None
+    assert decided.job.model.table_dims == (old or {"*": 16})
+    assert resolve(decided.job).asked is None
+    assert keep_decisions(asked, decided.job).model.table_dims == (old or {"*": 16})

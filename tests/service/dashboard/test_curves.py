@@ -117,7 +117,7 @@ def test_further_tasks_and_figures_within_groups_have_charts_of_their_own(page: 
     expect(page.locator("#task-buy-auc-summary")).to_have_text(
         "AUC of buy: first 0.6100 at step 1, last 0.6500 at step 5, highest 0.6500 at step 5."
     )
-    expect(page.locator("#dwell-rmse-summary")).to_contain_text("lowest 0.4000 at step 5.")
+    expect(page.locator("#task-dwell-rmse-summary")).to_contain_text("lowest 0.4000 at step 5.")
     legend = page.locator("#ndcg-chart .u-series:not(.unlisted) .u-label")
     expect(legend).to_have_text(["step", "NDCG@1", "NDCG@5"])
     page.goto(f"{site.url}/jobs/{job.id}")

@@ -168,11 +168,12 @@ def test_a_run_that_moves_to_other_ranks_and_plans_is_the_straight_one_bit_for_b
 
 def draw_some_rows_anew(ranks: Ranks, layout: TableLayout) -> dict[tuple[str, int, int], torch.Tensor]:
     tables = layout.make_tables(ranks)
-    tables.reset_rows({0: torch.tensor([3, 300, 499])})
+    tables.reset_rows({0: torch.tensor([3, 300, 499]), 1: torch.tensor([0])})
     return copy_weights(tables)
 
 
 def test_rows_that_begin_anew_are_those_of_fp32_in_the_nearest_numbers(rank_pools: RankPools):
+    """The second rank has none of those of the second table."""
     int8 = make_layout("row_wise", 2)
     fp32 = TableLayout(make_uniform_plan(TABLES, "row_wise", 2))
     for stored, exact in zip(

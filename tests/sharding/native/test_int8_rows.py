@@ -84,6 +84,17 @@ def test_an_update_rounds_to_the_same_bits_on_every_processor(columns: int, spre
     assert np.array_equal(stored.numpy(), expected)
 
 
+@pytest.mark.parametrize("spoilt", [torch.nan, torch.inf])
+@pytest.mark.parametrize("column", [0, 2])
+def test_a_number_that_is_not_finite_is_not_rounded_away(spoilt: float, column: int) -> None:
+    """A later lookup then is not finite either, and its step is dropped, as with fp32."""
+    stored = to_stored(draw_rows(3, 5), torch.uint8)
+    source = make_source(torch.tensor([1]), torch.ones(1), 5)
+    source.gradients[0, column] = spoilt
+    update(stored, torch.empty(0), [source], rounding_key=KEY)
+    assert to_fp32(stored).isfinite().all(dim=1).tolist() == [True, False, True]
+
+
 @pytest.mark.parametrize("optimizer", ["sgd", "rowwise_adagrad", "adagrad"])
 @pytest.mark.parametrize("columns", [3, 64])
 def test_an_update_is_that_of_fp32_to_within_a_quantum_of_the_new_row(optimizer: str, columns: int) -> None:
