@@ -24,8 +24,8 @@ class FollowConfig(Config):
     look_every_seconds: float = Field(default=10.0, ge=0.1, le=3600.0)
     """Seconds from one look for new files to the next."""
     idle_minutes: Annotated[Annotated[float, Field(gt=0.0, le=MAX_SECONDS)] | None, FALSE_IS_NULL] = None
-    """Minutes without a new file before the job ends: it trains on the rows that are left, and succeeds. null or
-    false: it never ends by itself."""
+    """Minutes without a new file before the job ends: it trains on the rows that are left, and succeeds. Time in which
+    files cannot be listed or read does not count. null or false: it never ends by itself."""
 
 
 ENDLESS_SCHEDULE: dict[str, Any] = {"decay": "constant", "warmup_fraction": 0.0}

@@ -21,13 +21,14 @@ looked for here: only buckets are read."""
 def find_table_sizes(resolved: ResolvedJob, run_directory: RunDirectory | None, place: Place) -> Sizes:
     """Find the sizes of the tables of a job. run_directory: directory of its run; None before there is one.
 
-    Raises UnknownSizesError, DataError, and ImportError if only the trainer could read them and is not installed.
+    Raises UnknownSizesError, DataError, OSError if a store does not answer, and ImportError if only the trainer could
+    read them and is not installed.
     """
     if place == "unseen":
         return _find_unseen_sizes(resolved)
     try:
         return _find_sizes_here(resolved, run_directory)
-    except DataError as error:
+    except (DataError, OSError) as error:
         if place == "here":
             raise
         return find_sizes_without_rows(
@@ -53,14 +54,16 @@ def _find_unseen_sizes(resolved: ResolvedJob) -> Sizes:
     except UnknownSizesError:
         try:
             return estimate_sizes(resolved)
-        except DataError as error:
+        except (DataError, OSError) as error:
             return find_sizes_without_rows(
                 resolved, f"cannot be read by the service, as perhaps by workers ({_shorten(error)})"
             )
 
 
-def _shorten(error: DataError) -> str:
+def _shorten(error: DataError | OSError) -> str:
     """Return what an error says of a file, without what would be valid: another field may be at fault."""
+    if isinstance(error, OSError):
+        return str(error)
     return f"{error.file}: {error.message}" if error.file else error.message
 
 
@@ -98,7 +101,7 @@ def _read_or_none(read: Callable[..., RowCounts], *arguments: Any) -> RowCounts 
     """Call `read`; return None if it cannot read: the plan may be for another machine, which has the files."""
     try:
         return read(*arguments)
-    except DataError:
+    except (DataError, OSError):
         return None
 
 

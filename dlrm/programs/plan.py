@@ -196,7 +196,8 @@ def main() -> int:
     try:
         resolved = ResolvedJob.model_validate(request["resolved"])
         line = make_plan_line(resolved, run_directory, request["limits"], request["place"])
-    except (ConfigError, DataError, TooLargeError) as error:
+    # OSError comes from a disk or a store that fails while it is read.
+    except (ConfigError, DataError, OSError, TooLargeError) as error:
         return fail(error)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] in ("dlrm", "sharding"):

@@ -11,22 +11,13 @@ from pathlib import Path
 import pyarrow as pa
 from pyarrow import fs
 
-from dlrm.data.raw.stores import StoreError, open_store
+from dlrm.data.raw.stores import StoreError, explain_refusal, open_store
 from dlrm.record import FULL_DISK, FileRecord
 
 CHUNK_BYTES = 8 * 2**20
 """Bytes that are read from a file or an object at once."""
 ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
-_FINAL_WORDS = {
-    "NO_SUCH_BUCKET": "its bucket does not exist",
-    "ACCESS_DENIED": "the credentials do not permit it",
-    "INVALID_ACCESS_KEY_ID": "the credentials are not known there",
-    "SIGNATURE_DOES_NOT_MATCH": "the secret key does not fit the credentials",
-    "HTTP response code 403": "the credentials do not permit it",
-    "PERMISSION_DENIED": "the credentials do not permit it",
-}
-"""Sentences by words of errors that no later try would avoid."""
 
 
 class RequestError(OSError):
@@ -177,13 +168,11 @@ class ObjectStore:
         except (FileNotFoundError, RequestError):
             raise
         except (OSError, pa.ArrowException) as error:
-            text = " ".join(str(error).split())
             where = f"{self.uri}/{name}" if name else self.uri
-            for word, sentence in _FINAL_WORDS.items():
-                if word in text:
-                    valid = "a bucket that exists, and credentials that may read, write, list and remove there"
-                    raise StoreError(f"{where}: {sentence}", valid) from None
-            raise RequestError(f"{where}: {text[:400]}") from None
+            if (refusal := explain_refusal(error)) is not None:
+                valid = "a bucket that exists, and credentials that may read, write, list and remove there"
+                raise StoreError(f"{where}: {refusal}", valid) from None
+            raise RequestError(f"{where}: {' '.join(str(error).split())[:400]}") from None
 
 
 def _copy(read: Callable[[int], bytes], write: Callable[[bytes], object]) -> FileRecord:

@@ -55,7 +55,7 @@ def run(context: RunContext) -> Outcome | None:
         first_step = progress.step
         reason = trainer.train()
         goes_on = dataset.growing is not None and not dataset.growing.is_complete
-        if not (context.is_later_round and goes_on):
+        if not context.is_later_round:
             report_step_parts(reporter, trainer.step.clock, progress.step - first_step)
         message = _report_early_end(reporter, progress) if reason is EndReason.NO_IMPROVEMENT else ""
         if reason is not EndReason.STOP_REQUESTED and not goes_on:

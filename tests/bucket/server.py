@@ -22,6 +22,8 @@ KEYS = {"AWS_ACCESS_KEY_ID": "me", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGIO
 STORE_VARIABLES = ("AWS_", "GOOGLE_", "CLOUDSDK_", "DLRM_RUN_STORE")
 BAD_ANSWER = b"HTTP/1.1 503 Slow Down\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 FORBIDDEN = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+WRITES = (b"PUT ", b"POST ", b"DELETE ")
+"""Beginnings of requests that write."""
 BUCKET = "bucket"
 
 
@@ -33,8 +35,8 @@ class Proxy:
         self._chance = random.Random(seed)
         self.failing_fraction = 0.0
         """Share of the requests that fail: half are answered by 503, half by the end of the connection."""
-        self.is_forbidding = False
-        """Whether requests that write are answered by 403."""
+        self.forbidden: tuple[bytes, ...] = ()
+        """Beginnings of requests that are answered by 403."""
         self.state: State = "well"
         self.num_requests = self.num_failed = 0
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=100)
@@ -86,7 +88,7 @@ class Proxy:
     def _admit(self, client: socket.socket, data: bytes) -> bool:
         """Whether a request is passed on; otherwise it has been answered, or its connection is to end."""
         self.num_requests += 1
-        if self.is_forbidding and data[:4] in (b"PUT ", b"POST", b"DELE"):
+        if data.startswith(self.forbidden):
             client.sendall(FORBIDDEN)
             return False
         if self._chance.random() >= self.failing_fraction:

@@ -103,6 +103,8 @@ def test_files_that_come_one_by_one_leave_the_model_of_all_files_at_once(tmp_pat
     assert [num_rows for _, num_rows, _ in measured(run, 2)] == [3072, 1024, 3072, 2048]
     events = [report for report in reports_of(whole, "events") if isinstance(report, EventReport)]
     new_rows = [event for event in events if event.name == "new_rows"]
+    # The last round trains on a few steps: those of the first one are what a step takes.
+    assert [event.name for event in events].count("step_parts") == 1
     assert [event.details["first_row"] for event in new_rows] == [2048, 5120, 6144, 9216]
     assert 0.2 < new_rows[0].details["label_rate"] < 0.9
     # The first attempt has had two rounds: the second one tells of its rows and its checkpoint alone.

@@ -121,7 +121,8 @@ class DynamicVocabulary:
     base: str | None = None
     """Checksum of the map that this one went on from; None if it began without one."""
     window_times: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
-    """[k] times of the last windows, the newest last, as far back as the oldest value; empty if it lives by rows."""
+    """[k] times of the last windows, the newest last, as far back as the oldest value, and at least one; empty if
+    values live by rows."""
     missing_ids: ClassVar[tuple[int]] = (MISSING_ID,)
 
     def encode(self, distinct: pl.Series) -> NDArray[np.int64]:

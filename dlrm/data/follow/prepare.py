@@ -22,7 +22,7 @@ from dlrm.data.prepare.prepare import prepare
 from dlrm.data.prepare.progress import NoteEvent, OnEvent, PreparationProgress, ProgressEvent
 from dlrm.data.prepare.stage import stage
 from dlrm.data.prepare.unfinished import Unfinished
-from dlrm.data.raw.data_file import DataFile
+from dlrm.data.raw.data_file import DataFile, RefusedError, find_refusal
 from dlrm.data.threads import start_workers
 from dlrm.record import FILE_CHANGED, FILE_LATE, FILE_REFUSED, FILES_READ, FULL_DISK, LOOK_FAILED
 
@@ -41,7 +41,10 @@ class Follower:
     on_event: OnEvent
     _refused: dict[str, tuple[DataFile, DataError]] = field(default_factory=dict[str, tuple[DataFile, DataError]])
     """Files that are waited for to be corrected, as they were when they were read, by name."""
-    _last_fault: str = ""
+    _fault: str = ""
+    """Reason why the last look did not find or read all files; empty if it did."""
+    _told_fault: str = ""
+    """Fault of the look before that one."""
     _last_wait: str = ""
 
     def prepare_next(self, batch_rows: int, num_trained: int) -> Ledger:
@@ -59,6 +62,7 @@ class Follower:
         # A process may have been killed when it had read a file.
         ledger = self._add_piece_if_full(ledger)
         while not ledger.is_complete:
+            began = time.monotonic()
             arrivals = self._look(ledger)
             ledger = self._note_changes(ledger, arrivals)
             num_files = len(ledger.files)
@@ -67,11 +71,15 @@ class Follower:
                 waiting_since = time.monotonic()
             if ledger.get_log(self.directory).count_trainable(batch_rows) > num_trained:
                 return ledger
+            is_idle = self._has_read_all(arrivals, len(ledger.files) - num_files)
             idle_minutes = (time.monotonic() - waiting_since) / 60
-            if follow.idle_minutes is not None and idle_minutes >= follow.idle_minutes and not arrivals.num_unsettled:
+            if is_idle and follow.idle_minutes is not None and idle_minutes >= follow.idle_minutes:
                 return self._complete(ledger)
             self._tell_wait(ledger, arrivals)
             time.sleep(follow.look_every_seconds)
+            if not is_idle:
+                # There may be files that were not seen or read: this time does not count.
+                waiting_since += time.monotonic() - began
         return ledger
 
     def _clean(self, ledger: Ledger) -> None:
@@ -85,21 +93,28 @@ class Follower:
     def _look(self, ledger: Ledger) -> Arrivals:
         """Look for files; if that fails, as where a store does not answer, look again later. Raises DataError before
         the first file."""
+        self._told_fault, self._fault = self._fault, ""
         try:
-            arrivals = look(self.config, self.data_roots, ledger.files)
+            return look(self.config, self.data_roots, ledger.files)
         except (DataError, OSError) as error:
             if not ledger.files:
                 raise
             self._tell_fault(error)
             return Arrivals([], 0, [], [])
-        self._last_fault = ""
-        return arrivals
 
     def _tell_fault(self, error: Exception) -> None:
-        """Report that files cannot be found or read at present, if the last report has not said so."""
-        if str(error) != self._last_fault:
+        """Report that files cannot be found or read at present, unless the look before had the same fault."""
+        self._fault = str(error)
+        if self._fault != self._told_fault:
             self.on_event(NoteEvent(LOOK_FAILED, f"new files cannot be read, which is tried again: {error}"))
-        self._last_fault = str(error)
+
+    def _has_read_all(self, arrivals: Arrivals, num_read: int) -> bool:
+        """Whether the last look has left no new file unread, except for a refused one and those behind it.
+
+        num_read: number of files that it has read.
+        """
+        num_left = 0 if self._refused else len(arrivals.ready) - num_read
+        return not self._fault and not arrivals.num_unsettled and not num_left
 
     def _note_changes(self, ledger: Ledger, arrivals: Arrivals) -> Ledger:
         """Report files that have changed since they were read, each change once."""
@@ -116,37 +131,38 @@ class Follower:
 
     def _read_files(self, ledger: Ledger, arrivals: Arrivals) -> Ledger:
         """Read all ready files, and make the pieces that they fill."""
+        if self._fault:
+            return ledger
         late = [file.name for file in arrivals.late]
         present = {file.name for file in arrivals.ready}
         self._refused = {name: entry for name, entry in self._refused.items() if name in present}
         for file in arrivals.ready:
-            if file.name in self._refused and self._refused[file.name][0] == file:
+            before, why = self._refused.get(file.name, (None, None))
+            if before == file and not isinstance(why, RefusedError):
                 # It is as it was when it was refused. The files after it wait too.
                 return ledger
             try:
                 ledger = self._read_file(ledger, file, late)
-            except OSError as error:
-                if not file.is_remote or error.errno in FULL_DISK:
-                    raise
-                self._tell_fault(error)
-                return ledger
-            except DataError as error:
-                if _has_changed(file):
-                    # Another program moves or writes it: the next look shows what has become of it.
-                    return ledger
-                self._refuse(ledger, file, error)
+            except (DataError, OSError) as error:
+                cause = _find_cause(file, error)
+                if isinstance(cause, DataError):
+                    self._refuse(ledger, file, cause)
+                elif cause is not None:
+                    self._tell_fault(cause)
                 return ledger
             self._refused.pop(file.name, None)
             ledger = self._add_piece_if_full(ledger)
         return ledger
 
     def _refuse(self, ledger: Ledger, file: DataFile, error: DataError) -> None:
-        """Report a bad file. Raises the error if no file was read before it."""
+        """Report a bad file, once as long as it stays so. Raises the error if no file was read before it."""
         if not ledger.files:
             raise error
+        before, why = self._refused.get(file.name, (None, None))
         self._refused[file.name] = file, error
-        message = f"{error}; the job waits until the file is corrected or removed"
-        self.on_event(NoteEvent(FILE_REFUSED, message))
+        if (before, str(why)) != (file, str(error)):
+            message = f"{error}; the job waits until the file is corrected or removed"
+            self.on_event(NoteEvent(FILE_REFUSED, message))
 
     def _read_file(self, ledger: Ledger, file: DataFile, late: Collection[str]) -> Ledger:
         """Parse a file, and note it as read. late: names of files that come late. Raises DataError."""
@@ -232,9 +248,22 @@ class Follower:
         self._last_wait = message
 
 
-def _has_changed(file: DataFile) -> bool:
+def _find_cause(file: DataFile, error: DataError | OSError) -> DataError | OSError | None:
+    """Find why a file could not be read: DataError if it is bad, OSError if its store has failed.
+
+    None if another program moves or writes it: the next look shows what has become of it. Raises OSError if this
+    machine has failed.
+    """
+    if isinstance(error, OSError):
+        if not file.is_remote or error.errno in FULL_DISK:
+            raise error
+        return find_refusal(file.name, error) or error
+    if isinstance(error, RefusedError):
+        return error
     try:
         check_unchanged([file])
-    except (DataError, OSError):
-        return True
-    return False
+    except DataError:
+        return None
+    except OSError as fault:
+        return find_refusal(file.name, fault) or fault
+    return error

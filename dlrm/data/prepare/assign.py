@@ -21,7 +21,7 @@ from dlrm.data.encode.vocabulary import MISSING_ID, OUT_OF_VOCABULARY_ID, Dynami
 from dlrm.data.encode.window_clock import WindowClock
 from dlrm.data.prepare.progress import PreparationProgress
 from dlrm.data.prepare.stage import Part, StagedRows
-from dlrm.data.prepare.window_times import check_window_times, read_window_times
+from dlrm.data.prepare.window_times import read_window_times, report_late_windows, require_window_times
 from dlrm.data.raw.block import CategoricalValues
 from dlrm.data.threads import Workers
 
@@ -84,15 +84,17 @@ def _make_clocks(
     bases: Mapping[int, DynamicVocabulary],
     progress: PreparationProgress,
 ) -> dict[int, WindowClock]:
-    """Make the clocks of the columns whose values live by time. Raises DataError if no row has a time."""
+    """Make the clocks of the columns whose values live by time. Raises DataError if one of them has no time at all."""
     days = {index: rule.ttl_days for index, rule in rules.items() if rule.ttl_days is not None}
     if not days:
         return {}
     assert config.window_rows is not None, "rows are in order of time"
     medians = read_window_times(rows, config.window_rows)
     before = {index: bases[index].window_times if index in bases else np.empty(0) for index in days}
+    for index in days:
+        require_window_times(medians, before[index])
     shortest = min(days, key=lambda index: days[index])
-    check_window_times(medians, before[shortest], days[shortest], progress)
+    report_late_windows(medians, before[shortest], days[shortest], progress)
     return {index: WindowClock(before[index], medians) for index in days}
 
 
@@ -157,7 +159,8 @@ def _assign_column(
         num_used=table_map.num_rows,
         window_rows=window_rows,
         base=None if base is None else base.compute_checksum(),
-        window_times=np.empty(0) if clock is None else clock.list_last(int(ages.max(initial=0))),
+        # The last time stays if no value does: a log that goes on from here must not turn the clock back.
+        window_times=np.empty(0) if clock is None else clock.list_last(int(ages.max(initial=1))),
     )
     taken = np.concatenate([np.empty((0, 2), dtype=np.int64), *reused])
     num_values = [len(rows.open(part).categorical(index).codes) for part in rows.parts]

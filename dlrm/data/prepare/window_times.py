@@ -33,14 +33,18 @@ def read_window_times(rows: StagedRows, window_rows: int) -> Times:
     return np.array(medians, dtype=np.float64)
 
 
-def check_window_times(medians: Times, before: Times, ttl_days: float, progress: PreparationProgress) -> None:
-    """Raise DataError if no window has a time; report the first window that is `ttl_days` before an earlier one.
+def require_window_times(medians: Times, before: Times) -> None:
+    """Raise DataError if no window has a time. before: times of the windows of an earlier log."""
+    if np.isnan(np.concatenate([before, medians])).all():
+        raise DataError("no training row has a time", field="data.schema.time", valid="a column with times")
+
+
+def report_late_windows(medians: Times, before: Times, ttl_days: float, progress: PreparationProgress) -> None:
+    """Report the first window that is `ttl_days` before an earlier one.
 
     before: times of the windows of an earlier log.
     """
     times = np.concatenate([before, medians])
-    if np.isnan(times).all():
-        raise DataError("no training row has a time", field="data.schema.time", valid="a column with times")
     latest = np.maximum.accumulate(np.where(np.isnan(times), -np.inf, times))
     days = (latest - times) / _DAY_SECONDS
     late = np.flatnonzero(days >= ttl_days)

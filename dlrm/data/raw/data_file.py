@@ -15,7 +15,7 @@ from pyarrow import fs
 
 from dlrm.config.patterns import is_remote
 from dlrm.data.errors import DataError
-from dlrm.data.raw.stores import StoreError, open_object, open_store
+from dlrm.data.raw.stores import StoreError, explain_refusal, open_object, open_store
 
 _REMOTE_BUFFER_BYTES = 4 << 20
 
@@ -48,7 +48,10 @@ class DataFile:
         return is_remote(self.name)
 
     def open(self) -> BinaryIO:
-        """Open the file to read its raw bytes, seekable. Raises DataError if it cannot be read (any more)."""
+        """Open the file to read its raw bytes, seekable.
+
+        Raises DataError if it cannot be read (any more), or OSError if its store does not answer.
+        """
         try:
             if not self.is_remote:
                 return Path(self.name).open("rb")
@@ -56,6 +59,8 @@ class DataFile:
             raw = cast(io.RawIOBase, open_object(self.name))
             return io.BufferedReader(raw, _REMOTE_BUFFER_BYTES)
         except (OSError, StoreError) as error:
+            if self.is_remote and isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
+                raise find_refusal(self.name, error) or OSError(f"{self.name}: reading failed: {error}") from error
             raise DataError(f"not readable: {error}", self.name, valid="a file that this user may read") from None
 
     def get_identity(self) -> dict[str, str | int | None]:
@@ -74,6 +79,17 @@ class DataFile:
         names: the columns that are read.
         """
         return [{name: value} for name, value in self.path_values.items() if name in names]
+
+
+class RefusedError(DataError):
+    """Error of an object that its store refuses: rights may change while the object stays as it is."""
+
+
+def find_refusal(name: str, error: OSError) -> RefusedError | None:
+    """Find out whether an object could not be read since its store refuses it; None if it may answer later."""
+    if (refusal := explain_refusal(error)) is None:
+        return None
+    return RefusedError(f"not readable: {refusal}", name, valid="an object that this user may read")
 
 
 @contextmanager

@@ -11,6 +11,15 @@ from pyarrow import fs
 _URI = re.compile(r"(?P<scheme>s3|gs)://(?P<bucket>[A-Za-z0-9][A-Za-z0-9._-]*)(?:/(?P<key>.*))?", re.DOTALL)
 _GCS_RETRY_SECONDS = 15
 """Seconds for which Google's client repeats a failed request; its default is 15 minutes."""
+_REFUSALS = {
+    "NO_SUCH_BUCKET": "its bucket does not exist",
+    "ACCESS_DENIED": "the credentials do not permit it",
+    "INVALID_ACCESS_KEY_ID": "the credentials are not known there",
+    "SIGNATURE_DOES_NOT_MATCH": "the secret key does not fit the credentials",
+    "HTTP response code 403": "the credentials do not permit it",
+    "PERMISSION_DENIED": "the credentials do not permit it",
+}
+"""Sentences by words of errors that no later try would avoid."""
 
 
 class StoreError(ValueError):
@@ -43,6 +52,12 @@ def open_object(uri: str) -> pa.NativeFile:
     """Open an object to read its bytes, seekable. Raises StoreError, and OSError if it cannot be read."""
     store, path = open_store(uri)
     return store.open_input_file(path)
+
+
+def explain_refusal(error: Exception) -> str | None:
+    """Explain why a store refuses a request; None if it has failed otherwise, and a later try may succeed."""
+    text = " ".join(str(error).split())
+    return next((sentence for word, sentence in _REFUSALS.items() if word in text), None)
 
 
 @functools.cache

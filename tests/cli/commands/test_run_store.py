@@ -9,7 +9,7 @@ import pytest
 
 from dlrm.config import DataConfig, ModelConfig, parse_job, resolve
 from dlrm.record import EndReason, Outcome, RunDirectory
-from tests.bucket.server import Bucket
+from tests.bucket.server import WRITES, Bucket
 from tests.cli.commands.test_train import DOCUMENT, write_job
 from tests.cli.conftest import Command, run
 from tests.dlrm.run_store.runs import RUN, make_run, write_checkpoint
@@ -75,7 +75,7 @@ def test_missing_credentials_and_permission_are_told_with_the_fix(
     dlrm: Command, bucket: Bucket, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arguments = ("train", str(write_job(here)), "--run-store", STORE, "--run-directory", "run")
-    bucket.proxy.is_forbidding = True
+    bucket.proxy.forbidden = WRITES
     ended = dlrm(*arguments)
     assert (ended.code, "the credentials do not permit it" in ended.err) == (2, True)
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")

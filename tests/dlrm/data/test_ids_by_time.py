@@ -158,6 +158,37 @@ def test_rows_far_behind_the_log_are_reported_with_their_window(tmp_path: Path) 
     assert "window 4 of the training rows is 11.5 days before an earlier one" in note.message
 
 
+def prepare_two_columns(
+    directory: Path, name: str, day: float | None, b: str, ttl_of_b: dict[str, Any], base: Encoders | None = None
+) -> Encoders:
+    """Prepare three windows of a day, or without times, with column `b` of one value or empty."""
+    at = "" if day is None else datetime.fromtimestamp(START + day * DAY, UTC).strftime(FORM)
+    (directory / f"{name}.csv").write_text("y,a,b,at\n" + f"1,3,{b},{at}\n" * (3 * WINDOW))
+    file = DataFile.from_path(directory / f"{name}.csv")
+    schema = {"label": "y", "categorical": [{"name": "a"}, {"name": "b"}], "time": {"name": "at", "time_format": FORM}}
+    columns = {"a": {"dynamic": {"ttl_days": 2.5}}, "b": {"dynamic": ttl_of_b}}
+    config = make_config(schema=schema, vocabulary={"columns": columns}, eval=["eval.csv"])
+    output = directory / name
+    prepare(config, [file], [file], output, num_threads=1, on_event=lambda _: None, base=base)
+    return Encoders.load(output / ENCODERS)
+
+
+def test_rows_without_times_go_on_from_the_last_time_also_in_a_column_without_values(tmp_path: Path) -> None:
+    base = prepare_two_columns(tmp_path, "first", 20, "", {"ttl_days": 30})
+    for name, day in (("untimed", None), ("late", 3.0)):
+        found = prepare_two_columns(tmp_path, name, day, "5", {"ttl_days": 30}, base).vocabularies
+        for vocabulary in found:
+            assert isinstance(vocabulary, DynamicVocabulary)
+            # Neither rows without times nor late ones turn the clock back.
+            assert vocabulary.window_times.tolist() == [START + 20 * DAY]
+
+
+def test_a_column_that_has_lived_by_rows_and_gets_none_with_times_is_refused(tmp_path: Path) -> None:
+    base = prepare_two_columns(tmp_path, "first", 0, "5", {"ttl_rows": 5000})
+    with pytest.raises(DataError, match=r"data\.schema\.time: no training row has a time"):
+        prepare_two_columns(tmp_path, "second", None, "5", {"ttl_days": 30}, base)
+
+
 def test_windows_of_an_unknown_time_have_the_time_of_the_oldest_known_one() -> None:
     clock = WindowClock(np.empty(0), np.array([np.nan, 10.0, 30.0]))
     assert [clock.find_oldest(window, 15.0) for window in range(3)] == [None, None, 2]

@@ -11,10 +11,15 @@ import pytest
 
 from dlrm.config import JobConfig, resolve
 from dlrm.data.errors import DataError
+from dlrm.data.raw import data_file
 from dlrm.planning import raw_sample
 from dlrm.planning.estimated_sizes import SeenValues, estimate_num_values, estimate_sizes
 from dlrm.planning.raw_sample import read_sample
-from dlrm.planning.sizes import Sizes
+from dlrm.planning.sizes import Sizes, UnknownSizesError
+from dlrm.planning.table_sizes import find_table_sizes
+from tests.bucket.server import Bucket
+
+pytest_plugins = ["tests.bucket.fixtures"]
 
 NUM_ROWS = 400_000
 Draw = Callable[[np.random.Generator], np.ndarray]
@@ -64,6 +69,25 @@ def make_data(path: Path, min_count: int = 2, **changes: Any) -> dict[str, Any]:
 
 def estimate(data: dict[str, Any]) -> Sizes:
     return estimate_sizes(resolve(JobConfig.model_validate({"data": data})))
+
+
+def test_a_store_that_fails_leaves_the_sizes_unknown_for_a_plan_of_other_machines(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket.write("rows.csv", b"label,price,few,zipf,unique,sorted\n1,2.5,1,1,1,1\n")
+
+    def fail(_: str) -> None:
+        raise OSError("AWS Error NETWORK_CONNECTION during HeadObject operation")
+
+    monkeypatch.setattr(data_file, "open_object", fail)
+    document = {"data": {**make_data(Path("rows.csv")), "train": ["s3://bucket/rows.csv"]}}
+    resolved = resolve(JobConfig.model_validate(document), ["s3://bucket"], data_cache="cache")
+    with pytest.raises(
+        UnknownSizesError, match=r"by workers \(s3://bucket/rows\.csv: reading failed: AWS Error NETWORK"
+    ):
+        find_table_sizes(resolved, None, "unseen")
+    with pytest.raises(OSError, match="reading failed"):
+        find_table_sizes(resolved, None, "here")
 
 
 @pytest.mark.parametrize("name", ["rows.parquet", "rows.csv", "rows.csv.gz"])

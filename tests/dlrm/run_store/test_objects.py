@@ -10,7 +10,7 @@ from dlrm.record import FileRecord
 from dlrm.run_store.fetch import Retries
 from dlrm.run_store.objects import ContentError, ObjectStore, RequestError, RequestLimits
 from dlrm.run_store.open import check_store, parse_uri, split_run_uri
-from tests.bucket.server import Bucket
+from tests.bucket.server import WRITES, Bucket
 
 IMPATIENT = RequestLimits(silent_seconds=1.0, num_tries=1)
 ONCE = Retries(lambda _: None, limit_seconds=0.0)
@@ -101,7 +101,7 @@ def test_a_bucket_that_is_missing_is_told(bucket: Bucket):
 
 
 def test_missing_permission_is_told_at_once(bucket: Bucket):
-    bucket.proxy.is_forbidding = True
+    bucket.proxy.forbidden = WRITES
     with pytest.raises(StoreError, match=r"s3://bucket/runs/.*: the credentials do not permit it"):
         check_store("s3://bucket/runs", Retries(lambda _: None))
 
