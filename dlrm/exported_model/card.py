@@ -172,7 +172,7 @@ def _render_provenance(config: SavedConfig, dataset: Dataset) -> str:
     facts: dict[str, str] = {}
     if config.packed is not None:
         facts["prepared rows"] = format_code(config.packed.directory)
-        facts["their checksum"] = format_code(config.packed.checksum)
+        facts["checksum of the rows"] = format_code(config.packed.checksum)
     if (warm_start := config.training["run"]["warm_start"]) is not None:
         facts["warm start"] = f"from {format_code(str(warm_start['from']))}"
     files = ""
