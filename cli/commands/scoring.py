@@ -225,13 +225,14 @@ def export(
         dlrm export s3://bucket/runs/demo-20260101-120000 -o model-of-bucket
 
     --to-hub writes a finished model as a directory for the Hugging Face Hub, with
-    its card as README.md; `huggingface_hub.upload_folder` uploads it as it is:
+    a card as README.md; `huggingface_hub.upload_folder` uploads it as it is:
 
         dlrm export runs/demo-20260101-120000 --to-hub demo-hub
 
     Nothing is uploaded. README.md names no license: that is for you to add. Paths,
     labels, trackers and launcher of the job are left out; names of columns and
-    files stay, and encoders/ has values of its rows.
+    files stay, and encoders/ has values of its rows. The card is written anew: what
+    was added to MODEL_CARD.md by hand is not in it.
 
     The metrics are from the evaluation after that step; if the run made none, the
     model is measured now, on the rows that the run held out. Reading a checkpoint
@@ -262,7 +263,8 @@ def export(
     if to_hub is not None:
         say(
             "before you publish it: paths, labels, trackers and launcher of the job are left out; names of columns and "
-            "files are in README.md, MODEL_CARD.md and config.json, and encoders/ has values of its rows"
+            "files are in README.md, MODEL_CARD.md and config.json, and encoders/ has values of its rows; both cards "
+            "are written anew, without what was added by hand"
         )
 
 

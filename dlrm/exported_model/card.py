@@ -1,4 +1,7 @@
-"""The model card: what a model is, what data it was trained on, how good it was there, and what it is not for."""
+"""The model card: what a model is, what data it was trained on, how good it was there, and what it is not for.
+
+All but the last section comes from the files of a model, so that a published model gets a card of its own.
+"""
 
 import json
 import math
@@ -17,28 +20,48 @@ from dlrm.data.encode.vocabulary import (
 )
 from dlrm.data.packed.layout import META, read_meta
 from dlrm.exported_model.card_metrics import format_code, format_table, render_metrics, render_quality_warnings
-from dlrm.exported_model.layout import SavedConfig
+from dlrm.exported_model.layout import Compression, SavedConfig
 from dlrm.record import EvaluationSource
 
-PROVENANCE = "Where it was made"
-"""Title of the last section, of all private facts: paths, labels and addresses."""
+_COMPRESSED_TABLES = {
+    "fp32": "Tables are in fp32, as they were trained.",
+    "int8": "Every row of a table is quantized to int8, with a scale and an offset in fp32.",
+    "int4": "Every row of a table is quantized to int4, with a scale and an offset in fp16.",
+}
+_COMPRESSED_DENSE = {
+    "fp32": "Matrices of the dense part are in fp32.",
+    "int8": "Matrices of the dense part are stored in int8, with a scale for each output, and are fp32 in memory.",
+}
 MAX_SHOWN = 40
 """Largest number of files, and of columns, that the card lists."""
 
 
 def render_model_card(config: SavedConfig, dataset: Dataset, metrics: Mapping[str, float | None]) -> str:
-    """Render the card as Markdown. metrics: final metrics of the run, by name."""
+    """Render the card with the places where the model was made. metrics: final metrics of the run, by name."""
+    text = _render_provenance(config, dataset)
+    return render_card(config, dataset.encoders, metrics, {"Where it was made": text})
+
+
+def render_card(
+    config: SavedConfig, encoders: Encoders | None, metrics: Mapping[str, float | None], last: Mapping[str, str]
+) -> str:
+    """Render a card as Markdown.
+
+    encoders: None if the model was trained on a synthetic log. metrics: metrics of the model, by name. last: further
+    sections by their titles.
+    """
     name = str(config.training["name"])
     warnings = render_quality_warnings(metrics, EvaluationSource.of_job(config.data.format, config.data.eval))
     sections = {
-        "": "\n\n".join([_render_summary(config, dataset.encoders), *warnings]),
-        "Use": _render_use(dataset.encoders),
-        "Data": _render_data(config, dataset),
-        "Measured on held-out rows": render_metrics(config.train_label_rate, metrics, config.data.negative_sampling),
-        "Columns": _render_columns(config, dataset.encoders),
+        "": "\n\n".join([_render_summary(config, encoders), *warnings]),
+        "Use": _render_use(encoders),
+        **({} if config.compression is None else {"Compression": describe_compression(config.compression)}),
+        "Data": _render_data(config),
+        f"Measured on {name_measured_rows(config)}": _render_measured(config, metrics),
+        "Columns": _render_columns(config, encoders),
         "Training": _render_training(config, metrics),
-        "Limits": _render_limits(config, dataset.encoders),
-        PROVENANCE: _render_provenance(config, dataset),
+        "Limits": _render_limits(config, encoders),
+        **last,
     }
     parts = [f"## {title}\n\n{text}" if title else text for title, text in sections.items()]
     return "\n\n".join([f"# {name}", *parts]) + "\n"
@@ -52,7 +75,8 @@ def _render_summary(config: SavedConfig, encoders: Encoders | None) -> str:
         dims = [config.model.choose_table_dim(*table) for table in config.table_rows.items()]
         num_bytes = 4 * sum(num_rows * dim for num_rows, dim in zip(config.table_rows.values(), dims, strict=True))
         of_dims = f"{dims[0]}" if len(set(dims)) == 1 else f"{min(dims)} to {max(dims)}"
-        size = f"{sum(config.table_rows.values()):,} rows by {of_dims} ({num_bytes / 1e6:,.1f} MB)"
+        in_fp32 = "" if config.compression is None else " in fp32"
+        size = f"{sum(config.table_rows.values()):,} rows by {of_dims} ({num_bytes / 1e6:,.1f} MB{in_fp32})"
         inputs.append(f"{format_count(len(config.table_rows), 'embedding table')} of {size}")
     positive = None if encoders is None else encoders.schema.positive
     label = "1" if positive is None else format_code(positive)
@@ -99,31 +123,48 @@ model.predict(row)  # one probability per row; lists of values score many rows
 ```"""
 
 
-def _render_data(config: SavedConfig, dataset: Dataset) -> str:
-    held_out = f"{dataset.evaluation.num_rows:,} held out ({describe_held_out(config)})"
-    if dataset.growing is not None:
-        held_out = describe_held_out(config)
-    rows = f"{dataset.train.num_rows:,} to train on, {held_out}"
-    facts = {"rows": rows, "label rate": f"{100 * dataset.train_label_rate:.2f} % of the training rows are positive"}
+def describe_compression(compression: Compression) -> str:
+    """Describe what was done to the weights of a model after its training."""
+    pruned = f"{100 * compression.prune:g} % of their elements, the smallest, were set to zero."
+    done = [_COMPRESSED_TABLES[compression.tables], _COMPRESSED_DENSE[compression.dense]]
+    trained = "The model was trained on with these at zero" if compression.is_retrained else "Nothing was trained"
+    return " ".join([*done, *([pruned] if compression.prune else []), f"{trained} afterwards."])
+
+
+def _render_data(config: SavedConfig) -> str:
+    rows, held_out = config.rows, describe_held_out(config)
+    facts = {"held out": held_out}
+    if rows is not None:
+        if rows.num_held_out_rows is not None:
+            held_out = f"{rows.num_held_out_rows:,} held out ({held_out})"
+        facts = {
+            "rows": f"{rows.num_train_rows:,} to train on, {held_out}",
+            "label rate": f"{100 * rows.label_rate:.2f} % of the training rows are positive",
+        }
     if (share := config.data.negative_sampling) is not None:
         true_rate = f"about {100 * config.train_label_rate:.2f} % of all rows are positive"
         facts["negatives"] = f"a share of {share:g} of all, drawn at random; {true_rate}"
-    if dataset.has_weights:
-        facts["weights"] = f"mean {dataset.mean_train_weight:.4g} over the training rows; all rates are weighted"
-    if config.packed is None or dataset.directory is None:
-        log = config.data.synthetic
-        assert log is not None, "rows without a directory are generated when they are read"
+    if rows is not None and rows.mean_weight is not None:
+        facts["weights"] = f"mean {rows.mean_weight:.4g} over the training rows; all rates are weighted"
+    if (log := config.data.synthetic) is not None:
         facts["source"] = f"a synthetic click log, seed {log.seed}, {log.num_ids:,} ids in its largest column"
-        return format_table(("", ""), list(facts.items()))
-    meta = read_meta(dataset.directory)
-    num_bad_rows = meta.num_bad_rows if dataset.growing is None else dataset.growing.num_bad_rows
-    prepared_at = (dataset.directory / META).stat().st_mtime
-    facts |= {
-        "bad rows": f"{num_bad_rows:,} left out",
-        "prepared": _format_time(prepared_at),
-        "checksum of the rows": format_code(config.packed.checksum),
-    }
+    if rows is not None and rows.num_bad_rows is not None:
+        facts["bad rows"] = f"{rows.num_bad_rows:,} left out"
     return format_table(("", ""), list(facts.items()))
+
+
+def _render_measured(config: SavedConfig, metrics: Mapping[str, float | None]) -> str:
+    if config.position is not None and config.position.order:
+        changes = format_count(config.position.order, "delta")
+        return f"Nothing: the weights are of step {config.step}, after {changes}, and nobody has measured them."
+    # Files that were given may hold another share of the negatives than the training rows.
+    sampling = None if config.is_measured_on_given_files else config.data.negative_sampling
+    return render_metrics(config.train_label_rate, metrics, sampling, name_measured_rows(config))
+
+
+def name_measured_rows(config: SavedConfig) -> str:
+    """Name the rows that the metrics of a model are of."""
+    return "rows of files given to dlrm compress" if config.is_measured_on_given_files else "held-out rows"
 
 
 def _render_provenance(config: SavedConfig, dataset: Dataset) -> str:
@@ -131,16 +172,18 @@ def _render_provenance(config: SavedConfig, dataset: Dataset) -> str:
     facts: dict[str, str] = {}
     if config.packed is not None:
         facts["prepared rows"] = format_code(config.packed.directory)
+        facts["checksum of the rows"] = format_code(config.packed.checksum)
     if (warm_start := config.training["run"]["warm_start"]) is not None:
         facts["warm start"] = f"from {format_code(str(warm_start['from']))}"
     files = ""
     if config.packed is not None and dataset.directory is not None:
         meta, growing = read_meta(dataset.directory), dataset.growing
+        facts["prepared"] = _format_time((dataset.directory / META).stat().st_mtime)
         facts |= {f"version of {format_code(name)}": version for name, version in meta.tables.items()}
         names = meta.sources if growing is None else [*reversed(growing.files)]
         files = f"{'Files' if growing is None else 'Files, the last one first'}:\n\n{_list_files(names)}"
     parts = [
-        "This section holds paths, labels and addresses; `dlrm export --to-hub` leaves them out.",
+        "This section holds paths, labels and addresses. The card that `dlrm export --to-hub` writes is without them.",
         format_table(("", ""), list(facts.items())) if facts else "",
         files,
         "The job with all defaults filled in; `dlrm train` accepts it as a file:",
@@ -216,7 +259,7 @@ def _describe_use(column: CategoricalColumn, vocabulary: Vocabulary) -> str:
 
 
 def _render_training(config: SavedConfig, metrics: Mapping[str, float | None]) -> str:
-    warm_start = config.training["run"]["warm_start"]
+    warm_start = config.training["run"].get("warm_start")
     start = "from random weights" if warm_start is None else "from another model"
     averaging = config.training.get("averaging")
     average = ""
@@ -233,6 +276,8 @@ def _render_training(config: SavedConfig, metrics: Mapping[str, float | None]) -
 
 def _render_limits(config: SavedConfig, encoders: Encoders | None) -> str:
     held_out = "separate files" if config.data.eval else "rows held out of the same log"
+    if config.is_measured_on_given_files:
+        held_out = name_measured_rows(config)
     sentences = [
         f"Measured on {held_out}.",
         "Nothing is known about other traffic, later times, or fairness between groups of users.",

@@ -45,11 +45,14 @@ def render_quality_warnings(metrics: Mapping[str, float | None], source: Evaluat
 
 
 def render_metrics(
-    train_label_rate: float, metrics: Mapping[str, float | None], negative_sampling: float | None = None
+    train_label_rate: float,
+    metrics: Mapping[str, float | None],
+    negative_sampling: float | None = None,
+    named: str = "held-out rows",
 ) -> str:
     """Render the final metrics of a run, beside the metrics of the constant predictor and of simple models.
 
-    negative_sampling: share of the negatives that the rows held; None for all of them.
+    negative_sampling: share of the negatives that the rows held; None for all of them. named: the rows.
     """
     if metrics.get("log_loss") is None:
         return "Nothing: the run ended before its first evaluation."
@@ -65,7 +68,7 @@ def render_metrics(
     }
     rows += [(words, _format_own(name, metrics[name]), *others) for name, words in own.items()]
     heads = ["metric", "model", "constant predictor", *(YARDSTICKS[result.name] for result in yardsticks)]
-    text = f"On the {metrics.get('num_rows') or 0:,.0f} held-out rows. The constant predictor predicts "
+    text = f"On the {metrics.get('num_rows') or 0:,.0f} {named}. The constant predictor predicts "
     text += f"{train_label_rate:.4f}, the label rate of the training rows, for every row."
     if negative_sampling is not None:
         text += f" All figures are at true rates: each negative counts {1 / negative_sampling:.4g} times."

@@ -12,6 +12,7 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 
 from dlrm.exported_model.assemble import list_matrices
+from dlrm.exported_model.card import describe_compression
 from dlrm.exported_model.card_metrics import format_table
 from dlrm.exported_model.export import ExportError
 from dlrm.exported_model.layout import CARD, CONFIG, ENCODERS, METRICS, WEIGHTS, Compression
@@ -19,16 +20,6 @@ from dlrm.exported_model.model import SavedModel
 from dlrm.exported_model.write_whole import write_whole
 from dlrm.model import PlainModel
 from dlrm.model.quantized import choose_kept, encode_matrix, quantize_table
-
-_TABLES = {
-    "fp32": "Tables are in fp32, as they were trained.",
-    "int8": "Every row of a table is quantized to int8, with a scale and an offset in fp32.",
-    "int4": "Every row of a table is quantized to int4, with a scale and an offset in fp16.",
-}
-_DENSE = {
-    "fp32": "Matrices of the dense part are in fp32.",
-    "int8": "Matrices of the dense part are stored in int8, with a scale for each output, and are fp32 in memory.",
-}
 
 
 def compress_weights(module: PlainModel, compression: Compression) -> dict[str, torch.Tensor]:
@@ -92,14 +83,11 @@ def render_note(compression: Compression, rows: str, measured: Mapping[str, Mapp
 
     rows: the rows that were measured. measured: bytes and metrics by the name of the model.
     """
-    pruned = f"{100 * compression.prune:g} % of their elements, the smallest, were set to zero."
-    done = [_TABLES[compression.tables], _DENSE[compression.dense], *([pruned] if compression.prune else [])]
-    trained = "The model was trained on with these at zero" if compression.is_retrained else "Nothing was trained"
     names = ("weight_bytes", "auc", "log_loss")
     cells = [[name, *(_format(result[key]) for key in names)] for name, result in measured.items()]
     return "\n\n".join(
         [
-            " ".join([*done, f"{trained} afterwards."]),
+            describe_compression(compression),
             f"Measured on {rows}:",
             format_table(("model", "bytes of weights", "AUC", "log-loss"), cells),
             "The rest of this card is about the model before it was compressed.",

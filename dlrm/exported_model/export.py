@@ -12,7 +12,7 @@ from dlrm.checkpoint import CheckpointError
 from dlrm.checkpoint.state_files import AVERAGE, load_state
 from dlrm.config import DataConfig, JobConfig, ResolvedJob
 from dlrm.data.dataset import Dataset
-from dlrm.data.packed.layout import open_packed_meta
+from dlrm.data.packed.layout import open_packed_meta, read_meta
 from dlrm.data.packed.open import read_prepared_data
 from dlrm.data.prepare.fingerprint import get_library_versions
 from dlrm.data.rows import DataSchema
@@ -24,6 +24,7 @@ from dlrm.exported_model.layout import (
     METRICS,
     WEIGHTS,
     Recalibration,
+    RowFacts,
     SavedConfig,
 )
 from dlrm.exported_model.weights_file import map_new_weights
@@ -99,6 +100,7 @@ def make_saved_config(
         training=job.model_dump(mode="json", exclude={"model", "data"}),
         packed=None if dataset.directory is None else read_prepared_data(dataset.directory),
         raw_format=None if dataset.directory is None else _find_raw_format(job.data, dataset.directory),
+        rows=_gather_row_facts(dataset),
         step=step,
         train_label_rate=correct_rate(dataset.train_label_rate, job.data.negative_sampling),
         exported_at=time.time(),
@@ -122,6 +124,17 @@ def read_model(checkpoint: Path, job: JobConfig, schema: DataSchema) -> PlainMod
 def _find_raw_format(data: DataConfig, packed: Path) -> str | None:
     """Find the format of the files that packed rows were prepared from; None if earlier versions prepared them."""
     return data.format if data.is_raw else open_packed_meta(packed).raw_format
+
+
+def _gather_row_facts(dataset: Dataset) -> RowFacts:
+    num_bad_rows = None if dataset.directory is None else read_meta(dataset.directory).num_bad_rows
+    return RowFacts(
+        num_train_rows=dataset.train.num_rows,
+        num_held_out_rows=dataset.evaluation.num_rows if dataset.growing is None else None,
+        label_rate=dataset.train_label_rate,
+        mean_weight=dataset.mean_train_weight if dataset.has_weights else None,
+        num_bad_rows=num_bad_rows if dataset.growing is None else dataset.growing.num_bad_rows,
+    )
 
 
 def make_model(job: JobConfig, schema: DataSchema) -> PlainModel:

@@ -2,7 +2,7 @@
 
 The card begins with metadata in YAML, from which the Hub makes the page of a model and finds it. Its fields are
 fields of `ModelCardData` in huggingface_hub. The license is left to whoever publishes the model. Settings and cards are
-without what is private, see `dlrm.exported_model.published`.
+without what is private, see `dlrm.exported_model.published`; so are changes that somebody made to the model's own card.
 """
 
 import json
@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dlrm.exported_model.card import describe_held_out
+from dlrm.data.encode.encoders import Encoders
+from dlrm.exported_model.card import describe_held_out, name_measured_rows
 from dlrm.exported_model.card_metrics import METRICS_SHOWN
 from dlrm.exported_model.export import ExportError
 from dlrm.exported_model.layout import CARD, CONFIG, ENCODERS, HUB_CARD, METRICS, WEIGHTS, SavedConfig
-from dlrm.exported_model.load import ModelError, check_files
-from dlrm.exported_model.published import PrivateCardError, make_public_card, make_public_config
+from dlrm.exported_model.load import check_files
+from dlrm.exported_model.published import make_public_config, render_public_card
 from dlrm.exported_model.write_whole import write_whole
 from dlrm.record import NUM_GROUPED_ROWS, describe_further_figures
 
@@ -31,17 +32,13 @@ def write_hub_directory(model: Path, directory: Path) -> tuple[SavedConfig, dict
     """Write the directory for the Hub, whole or not at all; return the settings and the metrics of the model.
 
     It is a model directory like `model`, so that everything that reads a model reads it. Raises ModelError if `model`
-    is none, or its card names private places, and ExportError if the directory cannot be written.
+    is none, and ExportError if the directory cannot be written.
     """
     check_files(model)
-    config = SavedConfig.model_validate_json((model / CONFIG).read_bytes())
+    public = make_public_config(SavedConfig.model_validate_json((model / CONFIG).read_bytes()))
     metrics = json.loads((model / METRICS).read_bytes())
-    public = make_public_config(config)
-    try:
-        card = make_public_card((model / CARD).read_text(), config)
-    except PrivateCardError as error:
-        message = f"{model / CARD}: names {error}, which is private"
-        raise ModelError(f"{message} (valid: a card without it; the file may be edited)") from None
+    encoders = None if public.data.format == "synthetic" else Encoders.load(model / ENCODERS)
+    card = render_public_card(public, encoders, metrics)
     try:
         with write_whole(directory) as part:
             (part / CONFIG).write_text(public.model_dump_json(indent=1))
@@ -70,9 +67,9 @@ def _render_metadata(config: SavedConfig, metrics: Mapping[str, float | None]) -
         if metrics.get(name) is not None and not name.endswith(_COUNTS)
     ]
     if measured:
-        name = f"held-out rows ({describe_held_out(config)})"
-        if config.compression is not None and config.compression.is_measured_on_data:
-            name = "rows of files given to dlrm compress"
+        name = name_measured_rows(config)
+        if not config.is_measured_on_given_files:
+            name = f"{name} ({describe_held_out(config)})"
         rows = {"type": "click-log", "name": name}
         result = {"task": {"type": _TASK}, "dataset": rows, "metrics": measured}
         fields["model-index"] = [{"name": config.training["name"], "results": [result]}]

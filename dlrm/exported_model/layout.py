@@ -45,6 +45,7 @@ __all__ = [
     "Manifest",
     "Position",
     "Recalibration",
+    "RowFacts",
     "SavedConfig",
 ]
 
@@ -75,6 +76,20 @@ class Recalibration(Record):
     """Logits at the ends of the blocks of isotonic, ascending; empty for platt."""
     after: list[float] = Field(default=[])
     """Logits that these become. Between them the map is linear; outside of them the nearest one counts."""
+
+
+class RowFacts(Record):
+    """Facts of the rows that a model was trained on."""
+
+    num_train_rows: int
+    num_held_out_rows: int | None
+    """Number of rows held out of the training; null if the job followed files."""
+    label_rate: float
+    """Share of positives among the training rows, weighted; without a correction for `data.negative_sampling`."""
+    mean_weight: float | None
+    """Mean weight of the training rows; null if rows have no weights."""
+    num_bad_rows: int | None
+    """Number of bad rows that were left out; null for a synthetic log."""
 
 
 class Position(Record):
@@ -116,6 +131,8 @@ class SavedConfig(Record):
     raw_format: str | None = None
     """Format of the files that these rows were prepared from; None for a synthetic log, and where an earlier version
     prepared them."""
+    rows: RowFacts | None = None
+    """Facts of these rows; null in models of earlier versions."""
     step: int | None = None
     """Step of the checkpoint that the model was exported from; null in models of earlier versions, and in one exported
     from a checkpoint that has no number."""
@@ -129,6 +146,11 @@ class SavedConfig(Record):
     """Time of the export, in seconds since 1970."""
     versions: dict[str, str]
     """Versions of the program and of the libraries that trained the model, by name."""
+
+    @property
+    def is_measured_on_given_files(self) -> bool:
+        """Whether its metrics are of files given to its compression; otherwise of the rows that its run held out."""
+        return self.compression is not None and self.compression.is_measured_on_data
 
 
 class Manifest(Record):

@@ -65,7 +65,8 @@ class DensePart(nn.Module):
         """Return the logits [c] or [c, T]. outputs: [c, T] of the last layers."""
         if any(parent is not None for parent in self._parents):
             return multiply_probabilities(outputs, self._parents)
-        return outputs.squeeze(1)
+        # ONNX, unlike torch, refuses to squeeze a dimension of T > 1.
+        return outputs.squeeze(1) if outputs.shape[1] == 1 else outputs
 
     def join_vectors(self, dense: torch.Tensor, pooled: torch.Tensor) -> torch.Tensor:
         """Map dense [c, N] and pooled [c, F, D] to the vectors [c, V, D]."""

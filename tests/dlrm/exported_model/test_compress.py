@@ -118,7 +118,10 @@ def test_the_sampling_of_given_rows_can_be_told_and_the_hub_does_not_call_them_h
     expected = np.average(losses, weights=weights * np.where(labels == 1, 1, 10))
     assert [form["log_loss"] for form in measured.values()] == pytest.approx([expected] * 2, rel=1e-5)
     write_hub_directory(small, tmp_path / "hub")
-    metadata = yaml.safe_load((tmp_path / "hub" / "README.md").read_text().split("---\n", 2)[1])
+    _, text, card = (tmp_path / "hub" / "README.md").read_text().split("---\n", 2)
+    assert "## Compression\n\nTables are in fp32, as they were trained." in card
+    assert "## Measured on rows of files given to dlrm compress\n\nOn the 250 rows of files given" in card
+    metadata = yaml.safe_load(text)
     name = metadata["model-index"][0]["results"][0]["dataset"]["name"]
     assert name == "rows of files given to dlrm compress"
 

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from dlrm.config import ModelConfig
-from dlrm.exported_model.dense_program import TOLERANCE, export_dense_part
+from dlrm.data.errors import DataError
+from dlrm.exported_model.dense_program import TOLERANCE, export_dense_part, name_outputs
 from dlrm.model.architectures import make_dense_part
 from dlrm.model.dense_part import DensePart
 from sharding.jagged import SequenceShape
@@ -56,6 +57,35 @@ def test_every_task_is_an_output_of_its_name(tmp_path: Path, method: str):
     torch.testing.assert_close(torch.stack([*found.values()], dim=1), part(dense, pooled))
 
 
+def test_a_task_may_have_the_name_of_an_input_or_of_a_step_in_between(tmp_path: Path):
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+    pytest.importorskip("onnxscript", reason="onnxscript is not installed")
+    names = ["dense", "pooled", "val_1", "linear"]
+    part = make_part(tasks=[{**task, "name": name, "given": None} for task, name in zip(TASKS, names, strict=True)])
+    assert export_dense_part(part, names, *draw(6), tmp_path / "dense.onnx") <= TOLERANCE
+    onnx.checker.check_model(str(tmp_path / "dense.onnx"), full_check=True)
+    graph = onnx.load(str(tmp_path / "dense.onnx")).graph
+    assert [value.name for value in graph.input] == ["dense", "pooled"]
+    assert [value.name for value in graph.output] == ["logits.dense", "logits.pooled", "logits.val_1", "logits.linear"]
+
+
+@pytest.mark.parametrize("ending", ["pt2", "onnx"])
+def test_a_program_that_is_off_is_an_error_and_leaves_no_file(tmp_path: Path, ending: str):
+    if ending == "onnx":
+        pytest.importorskip("onnxscript", reason="onnxscript is not installed")
+    part, path = make_part(), tmp_path / f"dense.{ending}"
+    with torch.no_grad():
+        part.output_layers[0].bias.fill_(torch.nan)
+    with pytest.raises(DataError, match=r"--export-dense: its logits differ by nan .* \(valid: at most 1e-05\)"):
+        export_dense_part(part, [], *draw(6), path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_outputs_of_onnx_have_names_that_no_input_has():
+    assert (name_outputs([]), name_outputs(["click"])) == (["logits"], ["logits"])
+    assert name_outputs(["dense", "val_1"]) == ["logits.dense", "logits.val_1"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["shared_bottom", "mmoe", "ple"])
 def test_onnxruntime_gives_every_task_by_name(tmp_path: Path, method: str):
@@ -64,7 +94,7 @@ def test_onnxruntime_gives_every_task_by_name(tmp_path: Path, method: str):
     assert export_dense_part(part, NAMES, *draw(6), tmp_path / "dense.onnx") <= TOLERANCE
     dense, pooled = draw(9)
     found = run_onnx(tmp_path / "dense.onnx", dense, pooled)
-    assert list(found) == NAMES
+    assert list(found) == [f"logits.{name}" for name in NAMES]
     with torch.no_grad():
         np.testing.assert_allclose(np.stack([*found.values()], axis=1), part(dense, pooled), rtol=1e-4, atol=1e-5)
 
