@@ -16,15 +16,15 @@ _MAX_NAME_LENGTH = MAX_PATTERN_LENGTH + 20
 EmbeddingDim = Annotated[int, Field(ge=MIN_DIM, le=MAX_DIM, multiple_of=DIM_MULTIPLE)]
 
 
-def _check_values(rules: Any) -> Any:
+def _check_values(document: Any) -> Any:
     """Raise ValueError at a value that no table can have; the error names its rule."""
-    if isinstance(rules, dict):
-        for name, dim in cast("dict[object, object]", rules).items():
-            is_dim = type(dim) is int and MIN_DIM <= dim <= MAX_DIM and dim % DIM_MULTIPLE == 0
-            if not is_dim and dim != "auto":
-                valid = f'a multiple of {DIM_MULTIPLE} from {MIN_DIM} to {MAX_DIM:,}, or "auto"'
-                raise invalid(str(name), f"{shorten_value(dim)} is no dimension of a table", valid)
-    return rules
+    rules = cast("dict[object, object]", document) if isinstance(document, dict) else {}
+    for name, dim in rules.items():
+        is_dim = type(dim) is int and MIN_DIM <= dim <= MAX_DIM and dim % DIM_MULTIPLE == 0
+        if not is_dim and dim != "auto":
+            valid = f'a multiple of {DIM_MULTIPLE} from {MIN_DIM} to {MAX_DIM:,}, or "auto"'
+            raise invalid(str(name), f"{shorten_value(dim)} is no dimension of a table", valid)
+    return document  # pyright: ignore[reportUnknownVariableType], pydantic checks it
 
 
 TableDims = Annotated[
