@@ -130,9 +130,16 @@ class VocabularyConfig(Config):
     precedence over patterns; among patterns the first one that matches applies."""
 
     @property
+    def dynamic_place(self) -> str | None:
+        """Place of a setting by which ids come and go, such as `columns.user.dynamic`; None if there is none."""
+        if self.dynamic is not None:
+            return "dynamic"
+        return next((f"columns.{name}.dynamic" for name, own in self.columns.items() if own.dynamic is not None), None)
+
+    @property
     def has_dynamic_ids(self) -> bool:
         """Whether ids of some column may come and go."""
-        return self.dynamic is not None or any(own.dynamic is not None for own in self.columns.values())
+        return self.dynamic_place is not None
 
     @model_validator(mode="after")
     def _check_dynamic(self) -> "VocabularyConfig":

@@ -166,7 +166,12 @@ class JobSpec(Config):
         nodes, ids = self.resources.node_range[-1], self.data.vocabulary
         for field, is_set, message, valid in (
             ("resources.nodes", nodes > 1, "deltas need the files of all ranks on one disk", "1"),
-            ("data.vocabulary.dynamic", ids.has_dynamic_ids, "changes ids, and a delta has rows alone", "null"),
+            (
+                f"data.vocabulary.{ids.dynamic_place}",
+                ids.has_dynamic_ids,
+                "changes which id has a row, and a delta has no ids",
+                "null",
+            ),
         ):
             if is_set:
                 raise invalid(field, message, f"{valid}, or run.deltas false")

@@ -164,7 +164,9 @@ def _render_measured(config: SavedConfig, metrics: Mapping[str, float | None]) -
 
 def name_measured_rows(config: SavedConfig) -> str:
     """Name the rows that the metrics of a model are of."""
-    return "rows of files given to dlrm compress" if config.is_measured_on_given_files else "held-out rows"
+    if config.is_measured_on_given_files:
+        return "rows of files given to dlrm compress"
+    return "held-out rows" if config.data.follow is None else "newest rows, before it was trained on them"
 
 
 def _render_provenance(config: SavedConfig, dataset: Dataset) -> str:
@@ -276,7 +278,7 @@ def _render_training(config: SavedConfig, metrics: Mapping[str, float | None]) -
 
 def _render_limits(config: SavedConfig, encoders: Encoders | None) -> str:
     held_out = "separate files" if config.data.eval else "rows held out of the same log"
-    if config.is_measured_on_given_files:
+    if config.is_measured_on_given_files or config.data.follow is not None:
         held_out = name_measured_rows(config)
     sentences = [
         f"Measured on {held_out}.",

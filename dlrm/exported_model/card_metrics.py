@@ -90,7 +90,7 @@ def _describe_choice(metrics: Mapping[str, float | None]) -> list[str]:
     course = Course.from_metrics(metrics)
     if course is None or course.rows == "validation" or metrics.get("log_loss") != course.best_log_loss:
         return []
-    if course.best_step == course.last_step:
+    if course.best_step == course.last_step or metrics.get("model_step", course.best_step) != course.best_step:
         return []
     return [
         f"The model after step {course.best_step:,} of {course.last_step:,} is kept, which was best on these rows: on "

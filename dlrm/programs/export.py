@@ -67,10 +67,10 @@ def _find_metrics(checkpoint: RunCheckpoint) -> dict[str, float | None]:
     as the blend that is exported."""
     progress, blend = checkpoint.progress, checkpoint.blend
     size = count_model_size(checkpoint.resolved.job, checkpoint.dataset.schema)
-    metrics = make_final_metrics(progress, progress.last_evaluation) | size
-    is_refined = checkpoint.first_order is not None or checkpoint.recalibration is not None
     # A run that follows files holds out no rows: its last evaluation says most.
     is_followed = checkpoint.dataset.growing is not None
+    metrics = make_final_metrics(progress, progress.last_evaluation, progress.step if is_followed else None) | size
+    is_refined = checkpoint.first_order is not None or checkpoint.recalibration is not None
     if (progress.evaluated_step != progress.step and not is_followed) or is_refined:
         # What the last evaluation found on training and validation rows is not of this model.
         validation = ("validation_auc", "validation_calibration", "validation_log_loss")

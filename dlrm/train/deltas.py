@@ -141,7 +141,7 @@ class DeltaWriter:
 
     def _begin(self, checkpoint: Path, progress: RunProgress, reason: str) -> EventReport:
         """Write a base from a checkpoint. Deltas of an earlier one stay until it is whole."""
-        metrics = make_final_metrics(progress, progress.last_evaluation)
+        metrics = make_final_metrics(progress, progress.last_evaluation, progress.step)
         metrics |= count_model_size(self._resolved.job, self._dataset.schema)
         # First, so that no later attempt takes the weights of the earlier base for those of this one.
         self._remove("latest*")

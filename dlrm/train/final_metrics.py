@@ -8,10 +8,13 @@ from dlrm.planning.dense_size import count_dense_size, count_flops
 from dlrm.record import EvaluationReport
 
 
-def make_final_metrics(progress: RunProgress, report: EvaluationReport | None) -> dict[str, float | None]:
+def make_final_metrics(
+    progress: RunProgress, report: EvaluationReport | None, model_step: int | None = None
+) -> dict[str, float | None]:
     """Make the metrics of a run that ends at `progress`, by name: an evaluation, its speed, its noise scale.
 
-    report: the evaluation of the model that the run leaves, or the last one if it leaves none yet.
+    report: the evaluation of the model that the run leaves, or the last one if it leaves none yet. model_step: step of
+    that model, if it was trained on after the evaluation.
     """
     noise = get_settled_noise(progress.noise, progress.last_evaluation)
     metrics: dict[str, float | None] = {
@@ -27,7 +30,7 @@ def make_final_metrics(progress: RunProgress, report: EvaluationReport | None) -
     if report is not None:
         metrics |= report.model_dump(exclude={"kind", "seq", "time", "step", "seconds", "grouped", "tasks"})
         metrics |= {**(report.grouped or {}), **(report.tasks or {})}
-        metrics["model_step"] = report.step
+        metrics["model_step"] = report.step if model_step is None else model_step
     return metrics
 
 

@@ -72,7 +72,9 @@ def run(context: RunContext) -> Outcome | None:
         # Rank 0 alone reads it, and other nodes have files of it.
         manifest = read_common_manifest(CheckpointDirectory(checkpoint, progress.step), context.ranks)
         bring_to_rank0(checkpoint, manifest, context.sharers, context.ranks)
-    metrics = make_final_metrics(progress, chosen.evaluation) | count_model_size(job, dataset.schema)
+    # New rows are evaluated before they are trained on.
+    model_step = None if dataset.growing is None else progress.step
+    metrics = make_final_metrics(progress, chosen.evaluation, model_step) | count_model_size(job, dataset.schema)
     if context.ranks.rank == 0:
         if job.run.keep_scores and chosen.evaluation is not None:
             choose_scores(directory.scores, reporter, chosen.evaluation.step)

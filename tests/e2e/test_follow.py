@@ -78,6 +78,11 @@ def test_files_that_come_one_by_one_leave_the_model_of_all_files_at_once(tmp_pat
     code, outcome = ended(whole, process)
     assert (code, outcome.state) == (0, "succeeded"), outcome.message
     assert outcome.metrics["num_samples"] == sum(SIZES)
+    # Its figures are of the newest rows before it was trained on them, and of an earlier step than its weights.
+    assert outcome.metrics["model_step"] == outcome.step
+    card = (whole.model / "MODEL_CARD.md").read_text()
+    assert "newest rows, before it was trained on them" in card
+    assert "best on these rows" not in card
 
     live = tmp_path / "live"
     bring(days[0], live)
