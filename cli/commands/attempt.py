@@ -112,6 +112,12 @@ def print_earlier_result(succeeded: SucceededError, shown: Shown) -> None:
     """Print the result of a run that was to be resumed, and has succeeded already."""
     say(f"{succeeded}{'; no profile, because no step is run' if shown.profile else ''}")
     data = read_resolved_job(succeeded.directory, succeeded.directory.path).job.data
+    if data.follow is not None:
+        say(
+            "files that came after its end are for a new run: the same document with a data.train that matches these "
+            f'files alone, and run.warm_start = {{from = "{succeeded.directory.path}", optimizer_state = true}}. '
+            "With a longer data.follow.idle_minutes, or null, that run waits longer for the next ones"
+        )
     source = EvaluationSource.of_job(data.format, data.eval)
     warnings = [warning.message for warning in list_quality_warnings(succeeded.outcome.metrics, source)]
     _print_result(make_result(succeeded.directory, succeeded.outcome, warnings), as_json=shown.as_json)

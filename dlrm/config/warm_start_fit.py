@@ -1,9 +1,11 @@
 """Check whether a job can start from the model that `run.warm_start` names."""
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic_core import to_jsonable_python
 
 from dlrm.config.data import DataConfig
 from dlrm.config.errors import FieldError
@@ -52,16 +54,23 @@ def replace_warm_start_source(job: JobSpec, directory: str) -> JobSpec:
     return job.model_copy(update={"run": job.run.model_copy(update={"warm_start": warm_start})})
 
 
-def _make_fault(field: str, value: Any, old: Any) -> FieldError:
-    return FieldError(field, f"is {value!r}, but {old!r} in the model that the run starts from", f"{old!r}")
+def _make_fault(field: str, value: Any, old: Any, remedy: str = "") -> FieldError:
+    message = f"is {_format(value)}, but {_format(old)} in the model that the run starts from"
+    return FieldError(field, message, f"{_format(old)}{remedy}")
+
+
+def _format(value: Any) -> str:
+    """Format a value as a JSON document has it."""
+    return json.dumps(to_jsonable_python(value), ensure_ascii=False)
 
 
 def _find_task_faults(tasks: Sequence[TaskConfig] | None, old: Sequence[TaskConfig] | None) -> list[FieldError]:
+    remedy = "; or train a model of other tasks anew, without run.warm_start"
     if tasks is None or old is None or len(tasks) != len(old):
         names, old_names = (None if these is None else [task.name for task in these] for these in (tasks, old))
-        return [] if names == old_names else [_make_fault("model.tasks", names, old_names)]
+        return [] if names == old_names else [_make_fault("model.tasks", names, old_names, remedy)]
     return [
-        _make_fault(f"model.tasks.{number}.{field}", value, before)
+        _make_fault(f"model.tasks.{number}.{field}", value, before, remedy)
         for number, pair in enumerate(zip(tasks, old, strict=True))
         for field in TaskConfig.model_fields
         for value, before in [[getattr(task, field) for task in pair]]
@@ -96,8 +105,8 @@ def _find_optimizer_faults(job: JobSpec, identity: Mapping[str, Any] | None) -> 
     return [
         FieldError(
             field,
-            f"is {value!r}, but {identity.get(field)!r} in the run that the optimizer state comes from",
-            f"{identity.get(field)!r}, or {_OPTIMIZER_STATE} = false",
+            f"is {_format(value)}, but {_format(identity.get(field))} in the run that the optimizer state comes from",
+            f"{_format(identity.get(field))}, or {_OPTIMIZER_STATE} = false",
         )
         for field, value in stated.items()
         if identity.get(field) != value

@@ -9,6 +9,7 @@ where each piece has other users, is seen to grow with every piece.
 
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,8 +44,12 @@ class SeenValues:
         return float(quarters), float(halves), float(np.count_nonzero(self.counts.sum(axis=1) >= min_count))
 
 
-def estimate_sizes(resolved: ResolvedJob) -> Sizes:
-    """Estimate the sizes of a job's tables from a sample of its raw training rows. Raises DataError."""
+def estimate_sizes(resolved: ResolvedJob, source_rows: Mapping[str, int] | None = None) -> Sizes:
+    """Estimate the sizes of a job's tables from a sample of its raw training rows. Raises DataError.
+
+    source_rows: rows of each table in the model of the job's warm start, the fewest that it can have; None if the
+    job has no warm start.
+    """
     started = time.perf_counter()
     data, model = resolved.job.data, resolved.job.model
     sample = read_sample(data, resolved.data_roots)
@@ -69,13 +74,16 @@ def estimate_sizes(resolved: ResolvedJob) -> Sizes:
                 num_rows = min(num_rows, rule.max_rows)
             if isinstance(rule, Counting):
                 num_rows = count_shared_rows(num_rows, rule.num_remainders)
+        num_rows = max(num_rows, (source_rows or {}).get(column.feature, 0))
         ids_per_value = data.vocabulary.count_ids_per_value(column)
         tables.append(make_table(column.feature, num_rows, model, column.multi_hot, ids_per_value))
-    basis, sequences = _find_basis(data, sample), list_sequences(data.raw_schema)
+    basis = _find_basis(data, sample, is_warm=source_rows is not None)
+    sequences = list_sequences(data.raw_schema)
     return Sizes(
         add_sequences(tables, sequences),
         _count_dense(resolved, sample),
-        f"{'' if basis is None else 'an estimate: '}{_describe(sample, time.perf_counter() - started)}",
+        f"{'' if basis is None else 'an estimate: '}{_describe(sample, time.perf_counter() - started)}"
+        f"{'' if source_rows is None else '; at least those of the model that the run starts from'}",
         estimated_from=basis,
         rows=rows,
         sequences=sequences,
@@ -155,8 +163,12 @@ def _count_dense(resolved: ResolvedJob, sample: RawSample) -> int:
     )
 
 
-def _find_basis(data: DataConfig, sample: RawSample) -> str | None:
-    """Return the rows from which sizes are estimated, in words; None if the sample is exactly the training rows."""
+def _find_basis(data: DataConfig, sample: RawSample, *, is_warm: bool) -> str | None:
+    """Return from what the sizes are estimated, in words; None if the sample is exactly the training rows."""
+    if is_warm:
+        # How many of the values are new is not counted.
+        rows = "all rows" if sample.is_whole else "a sample of the rows"
+        return f"{rows} and the tables of the model that the run starts from"
     if not sample.is_whole:
         return "a sample of the rows"
     holds_out = data.eval is None and data.follow is None

@@ -19,7 +19,8 @@ def list_plan_notes(job: JobSpec, sizes: Sizes, machine: MachineResources, repor
     """List the notes of a plan, a sentence each, with those on this machine."""
     notes: list[str] = []
     if sizes.estimated_from is not None:
-        notes.append(f"the sizes of tables are estimated from {sizes.estimated_from}; `dlrm prepare` counts them")
+        prepare = "dlrm prepare" if job.run.warm_start is None else "dlrm prepare --extend"
+        notes.append(f"the sizes of tables are estimated from {sizes.estimated_from}; `{prepare}` counts them")
     notes += list_notes(job, machine)
     if dict(report.topology.sources)["memory_bytes"] == "default":
         notes.append(

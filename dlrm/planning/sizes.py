@@ -33,6 +33,11 @@ COUNT_FIRST = (
     "them in data.vocabulary"
 )
 """Advice where the values of columns have not been counted, and could be."""
+EXTEND_FIRST = (
+    "run `dlrm prepare JOB --output DIRECTORY --extend MODEL` with the model that the run starts from, then name "
+    'DIRECTORY with data.format "packed"'
+)
+"""The same advice for a warm start, whose vocabularies have the kinds of its model."""
 RUNS_ANYWAY = "a job needs no plan to be submitted: its first attempt finds the sizes, and plans then"
 MULTI_HOT_IDS = 8.0
 """Assumed mean number of ids in a list, which is unknown until a batch is read."""
@@ -70,7 +75,7 @@ def find_sizes(resolved: ResolvedJob, prepared: Path | None) -> Sizes:
     prepared: a packed directory of the same rows, or None. Raises UnknownSizesError, DataError, and ImportError if
     only the trainer, which is not installed, could read them.
     """
-    data, model = resolved.job.data, resolved.job.model
+    data, model, is_warm = resolved.job.data, resolved.job.model, resolved.job.run.warm_start is not None
     if data.synthetic is not None:
         return _compute_synthetic_sizes(data, data.synthetic, model)
     if data.format == "packed":
@@ -78,7 +83,7 @@ def find_sizes(resolved: ResolvedJob, prepared: Path | None) -> Sizes:
 
         prepared = find_packed_directory(data, resolved.data_roots)
     if prepared is None:
-        return _get_sizes_in_document(data, model, f": {COUNT_FIRST}")
+        return _get_sizes_in_document(data, model, f": {EXTEND_FIRST if is_warm else COUNT_FIRST}")
     from dlrm.data.packed.layout import open_packed_meta
 
     meta = open_packed_meta(prepared)
@@ -107,8 +112,11 @@ def find_sizes_without_rows(resolved: ResolvedJob, why: str) -> Sizes:
             "on a machine that sees that directory; so does a document of raw rows with a hash_size in "
             f"data.vocabulary. {RUNS_ANYWAY.capitalize()}"
         )
-    advice = f", and the rows {why}: set data.vocabulary.hash_size, or a hash_size for each of them in "
-    return _get_sizes_in_document(data, model, f"{advice}data.vocabulary.columns. {RUNS_ANYWAY.capitalize()}")
+    advice = ": set data.vocabulary.hash_size, or a hash_size for each of them in data.vocabulary.columns"
+    if resolved.job.run.warm_start is not None:
+        # It has the kinds of vocabulary of its model.
+        advice = ""
+    return _get_sizes_in_document(data, model, f", and the rows {why}{advice}. {RUNS_ANYWAY.capitalize()}")
 
 
 def _compute_synthetic_sizes(data: DataConfig, log: SyntheticConfig, model: ModelConfig) -> Sizes:

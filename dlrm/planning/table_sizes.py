@@ -10,24 +10,29 @@ from dlrm.config.patterns import is_remote
 from dlrm.data.errors import DataError
 from dlrm.planning.shortages import RowCounts
 from dlrm.planning.sizes import Sizes, UnknownSizesError, find_sizes, find_sizes_without_rows, read_row_counts
-from dlrm.record import PreparedData, RunDirectory
+from dlrm.record import ModelRecord, PreparedData, RunDirectory
 
 Place = Literal["here", "elsewhere", "unseen"]
 """Place where the job runs. here: on this machine, or on others with the same files. elsewhere: on machines that a
 launcher finds; paths of the document may be files of theirs, or of this machine too. unseen: the same, and no path is
 looked for here: only buckets are read."""
+ReadSource = Callable[[], ModelRecord]
+"""Function that reads the record of the model of the job's warm start. Raises DataError."""
 
 
-def find_table_sizes(resolved: ResolvedJob, run_directory: RunDirectory | None, place: Place) -> Sizes:
-    """Find the sizes of the tables of a job. run_directory: directory of its run; None before there is one.
+def find_table_sizes(
+    resolved: ResolvedJob, run_directory: RunDirectory | None, place: Place, read_source: ReadSource
+) -> Sizes:
+    """Find the sizes of the tables of a job.
 
+    run_directory: directory of its run; None before there is one. read_source: called only if there is a warm start.
     Raises UnknownSizesError, DataError, OSError if a store does not answer, and ImportError if only the trainer could
     read them and is not installed.
     """
     if place == "unseen":
-        return _find_unseen_sizes(resolved)
+        return _find_unseen_sizes(resolved, read_source)
     try:
-        return _find_sizes_here(resolved, run_directory)
+        return _find_sizes_here(resolved, run_directory, read_source)
     except (DataError, OSError) as error:
         if place == "here":
             raise
@@ -36,24 +41,24 @@ def find_table_sizes(resolved: ResolvedJob, run_directory: RunDirectory | None, 
         )
 
 
-def _find_unseen_sizes(resolved: ResolvedJob) -> Sizes:
+def _find_unseen_sizes(resolved: ResolvedJob, read_source: ReadSource) -> Sizes:
     """Find the sizes if no path of the job is one of this machine."""
-    data = resolved.job.data
+    data, warm_start = resolved.job.data, resolved.job.run.warm_start
     local = [pattern for pattern in [*data.train, *(data.eval or [])] if not is_remote(pattern)]
-    is_warm = resolved.job.run.warm_start is not None
+    is_source_local = warm_start is not None and not is_remote(warm_start.source)
     if data.format == "packed" and not local:
         # Nobody reads packed rows in a bucket: the error of the run says so.
         return find_sizes(resolved, None)
-    if local or is_warm or not data.is_raw or resolved.data_cache is None:
-        # Without a cache the job's paths are not known to be right; a warm start extends the tables of its model.
+    if local or is_source_local or not data.is_raw or resolved.data_cache is None:
+        # Without a cache the job's paths are not known to be right.
         return find_sizes_without_rows(resolved, "are where workers see them, and not the service")
-    from dlrm.planning.estimated_sizes import estimate_rows, estimate_sizes
+    from dlrm.planning.estimated_sizes import estimate_rows
 
     try:
         return replace(find_sizes_without_rows(resolved, ""), rows=_read_or_none(estimate_rows, resolved))
     except UnknownSizesError:
         try:
-            return estimate_sizes(resolved)
+            return _estimate_sizes(resolved, read_source)
         except (DataError, OSError) as error:
             return find_sizes_without_rows(
                 resolved, f"cannot be read by the service, as perhaps by workers ({_shorten(error)})"
@@ -67,20 +72,27 @@ def _shorten(error: DataError | OSError) -> str:
     return f"{error.file}: {error.message}" if error.file else error.message
 
 
-def _find_sizes_here(resolved: ResolvedJob, run_directory: RunDirectory | None) -> Sizes:
+def _find_sizes_here(resolved: ResolvedJob, run_directory: RunDirectory | None, read_source: ReadSource) -> Sizes:
     try:
         sizes = find_sizes(resolved, _get_prepared_directory(run_directory))
         return sizes if sizes.rows is not None else replace(sizes, rows=_find_rows(resolved))
     except UnknownSizesError:
-        # Without a cache the job's paths are not known to be right; a warm start extends the tables of its model.
-        if resolved.data_cache is None or resolved.job.run.warm_start is not None:
+        # Without a cache the job's paths are not known to be right.
+        if resolved.data_cache is None:
             raise
-        prepared = _find_prepared(resolved, Path(resolved.data_cache))
-        if prepared is not None:
-            return find_sizes(resolved, prepared)
-        from dlrm.planning.estimated_sizes import estimate_sizes
+        # Rows in the cache have their own ids, and those of a warm start the ids of its model.
+        if resolved.job.run.warm_start is None:
+            prepared = _find_prepared(resolved, Path(resolved.data_cache))
+            if prepared is not None:
+                return find_sizes(resolved, prepared)
+        return _estimate_sizes(resolved, read_source)
 
-        return estimate_sizes(resolved)
+
+def _estimate_sizes(resolved: ResolvedJob, read_source: ReadSource) -> Sizes:
+    from dlrm.planning.estimated_sizes import estimate_sizes
+
+    is_warm = resolved.job.run.warm_start is not None
+    return estimate_sizes(resolved, read_source().table_rows if is_warm else None)
 
 
 def _find_rows(resolved: ResolvedJob) -> RowCounts | None:

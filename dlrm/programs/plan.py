@@ -22,6 +22,7 @@ import tempfile
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -39,10 +40,11 @@ from dlrm.planning.request import make_checked_plan
 from dlrm.planning.run_time import estimate_training_seconds
 from dlrm.planning.shortages import count_run_samples, count_run_steps, list_run_stages, list_shortages
 from dlrm.planning.sizes import Sizes, UnknownSizesError
-from dlrm.planning.table_sizes import Place, find_table_sizes
+from dlrm.planning.table_sizes import Place, ReadSource, find_table_sizes
 from dlrm.programs.json_lines import fail
-from dlrm.record import NoModelError, RunDirectory, TrainedModel
+from dlrm.record import ModelRecord, NoModelError, RunDirectory, TrainedModel
 from dlrm.trackers.packages import check_packages
+from dlrm.train.warm_start.source import make_source_error
 from hostinfo.fast_exit import skip_last_collection
 from hostinfo.process_memory import limit_memory
 from sharding.planner import PlanError
@@ -97,11 +99,12 @@ def make_plan_line(
     if place == "here":
         check_packages(resolved.job.run.trackers)
     fields: dict[str, Any] = dict.fromkeys(RESULT_FIELDS)
+    read_source = cache(lambda: _read_source(resolved))
     try:
-        sizes = find_table_sizes(resolved, run_directory, place)
+        sizes = find_table_sizes(resolved, run_directory, place, read_source)
     except UnknownSizesError as error:
         return _format_line({**fields, "unknown_sizes": str(error)}, started)
-    resolved = _decide_open_fields(resolved, sizes, place)
+    resolved = _decide_open_fields(resolved, sizes, place, read_source)
     sizes = sizes.with_dims(resolved.job.model)
     # Before memory is limited, since the measurement of the machine needs memory too.
     machine = describe_machine(resolved.job) if place == "here" else describe_machine_elsewhere(resolved.job)
@@ -154,25 +157,36 @@ def _list_warnings(resolved: ResolvedJob, sizes: Sizes, machine: MachineResource
     return [warning.message for warning in (*resolved.warnings, *shortages, *([slow] if slow else []))]
 
 
-def _decide_open_fields(resolved: ResolvedJob, sizes: Sizes, place: Place) -> ResolvedJob:
+def _decide_open_fields(resolved: ResolvedJob, sizes: Sizes, place: Place, read_source: ReadSource) -> ResolvedJob:
     """Decide what the document left open, as a run would; unchanged where the number of rows is unknown."""
     if resolved.asked is None or sizes.rows is None:
         return resolved
-    facts = DataFacts(num_train_rows=sizes.rows.num_train_rows, source=_read_source_model(resolved, place))
+    source = _read_source_model(resolved, place, read_source)
+    facts = DataFacts(num_train_rows=sizes.rows.num_train_rows, source=source)
     return resolve_with_rows(resolved, facts)
 
 
-def _read_source_model(resolved: ResolvedJob, place: Place) -> ModelConfig | None:
+def _read_source_model(resolved: ResolvedJob, place: Place, read_source: ReadSource) -> ModelConfig | None:
     """Read the dimensions of the model that the job starts from; None if it starts from none, or is not found."""
     warm_start = resolved.job.run.warm_start
     if warm_start is None or (place == "unseen" and not is_remote(warm_start.source)):
         return None
     try:
-        with _open_source(warm_start.source) as path:
-            return ModelConfig.model_validate(TrainedModel.find(path).read_record().model)
-    except (NoModelError, ValueError, OSError):
+        return ModelConfig.model_validate(read_source().model)
+    except ValueError:
         # The run itself refuses such a model, with the reason.
         return None
+
+
+def _read_source(resolved: ResolvedJob) -> ModelRecord:
+    """Read the record of the model that the job starts from. Raises DataError."""
+    assert resolved.job.run.warm_start is not None, "there is a warm start"
+    name = resolved.job.run.warm_start.source
+    try:
+        with _open_source(name) as path:
+            return TrainedModel.find(path).read_record()
+    except (NoModelError, ValueError, OSError) as error:
+        raise make_source_error(name, str(error)) from None
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import pytest
 from dlrm.config import JobConfig, resolve
 from dlrm.planning.machine_resources import describe_machine
 from dlrm.planning.request import make_checked_plan
-from dlrm.planning.table_sizes import find_table_sizes
+from dlrm.planning.sizes import find_sizes
 from dlrm.record import PLAN, EventReport, RunDirectory, find_newest_checkpoint
 from sharding.planner.report import make_plan_report
 from tests.e2e.launching import TINY, ended, read_losses, reports_of, start, start_attempt
@@ -34,7 +34,7 @@ def describe_small_gpu(**changes: Any) -> dict[str, Any]:
     """
     whole = {"topology": {"gpu_memory": "80GB"}}
     resolved = resolve(JobConfig.model_validate({**TINY, **changes, "sharding": whole}))
-    sizes = find_table_sizes(resolved, None, "here").with_embedding_dim(resolved.job.model.embedding_dim)
+    sizes = find_sizes(resolved, None)
     plan = make_checked_plan(resolved, sizes.tables, sizes.num_dense, describe_machine(resolved.job))
     (rank,) = make_plan_report(*plan).ranks
     num_bytes = rank.total_bytes - 0.6 * (rank.weight_bytes + rank.optimizer_bytes)

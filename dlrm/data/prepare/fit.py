@@ -187,7 +187,11 @@ def open_base(directory: Path) -> Encoders:
 def check_base(config: DataConfig, base: Encoders) -> None:
     """Raise DataError if `config` differs from `base` in its columns or in their kinds of vocabulary."""
     schema = config.raw_schema
-    _check_schema(schema, base.schema, None, "the same columns in the same order as in the base, or no base")
+    valid = (
+        "the same columns in the same order as in the base; or train a model of other columns anew, without "
+        "run.warm_start, or without --extend of `dlrm prepare`"
+    )
+    _check_schema(schema, base.schema, None, valid)
     for index, column in enumerate(schema.categorical):
         if not column.has_ids or column.sequence is not None:
             continue

@@ -55,6 +55,6 @@ def read_record(source: TrainedModel) -> ModelRecord:
         raise make_source_error(source.path, str(error)) from None
 
 
-def make_source_error(path: Path, message: str) -> DataError:
+def make_source_error(path: Path | str, message: str) -> DataError:
     """Make the error of a model that is missing or incomplete."""
     return DataError(message, path, field=FIELD, valid=_VALID)

@@ -115,7 +115,7 @@ def _check_table(name: str, before: int | None, after: int | None, source: Train
         fault = f"the table {name} has {before:,} rows in the model, but the data has only {after:,} ids"
     else:
         return
-    valid = "a model with the same columns, whose ids the data extends"
+    valid = "a model with the same columns, whose ids the data extends; or no run.warm_start, for a new model"
     raise DataError(fault, source.path, field=FIELD, valid=valid)
 
 

@@ -12,6 +12,8 @@ from dlrm.data.prepare.fit import open_base
 from dlrm.record import RunDirectory, sync_directory, sync_tree
 from dlrm.train.warm_start.source import FIELD, find_source
 
+_ANEW = "or a new model, of these columns and ids, without run.warm_start"
+
 
 def load_base_encoders(resolved: ResolvedJob, directory: RunDirectory) -> Encoders | None:
     """Return the encoders of the model that the run starts from; None if it needs none.
@@ -55,11 +57,11 @@ def _save_encoders(encoders: Encoders, directory: Path) -> Encoders:
 
 
 def describe_extension(resolved: ResolvedJob) -> str:
-    """Describe how to prepare rows that fit the model."""
+    """Describe how to prepare rows that fit the model, and what to do without such rows."""
     assert resolved.job.run.warm_start is not None, "there is a warm start"
     name = resolved.job.run.warm_start.source
     if is_remote(name):
-        return f"rows prepared with `dlrm prepare --extend` and a copy of the model in {name}"
+        return f"rows prepared with `dlrm prepare --extend` and a copy of the model in {name}; {_ANEW}"
     source = Path(name)
     model = RunDirectory(source).model if RunDirectory(source).model.is_dir() else source
-    return f"rows prepared with `dlrm prepare --extend {model}`"
+    return f"rows prepared with `dlrm prepare --extend {model}`; {_ANEW}"

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from cli.commands.plan import read_step_parts
 from cli.render.plan_report import format_spans, print_plan
-from dlrm.config import JobConfig, resolve
+from dlrm.config import JobConfig, ModelConfig, resolve
 from dlrm.programs.plan import make_plan_line
 from dlrm.record import PART_DESCRIPTIONS, PLAN, STEP_PARTS, EventReport, RunDirectory, SpoolWriter
 from tests.cli.conftest import Command
@@ -187,12 +187,32 @@ def test_the_plan_of_rows_that_are_not_prepared_has_every_decision_with_its_reas
         assert expected in words
 
 
+def test_a_warm_start_is_planned_with_at_least_the_tables_of_its_model(tmp_path: Path, dlrm: Command) -> None:
+    source = tmp_path / "yesterday"
+    source.mkdir()
+    model = ModelConfig(architecture="dlrm", embedding_dim=12, bottom_mlp=[12]).model_dump(mode="json")
+    record = {"model": model, "data": CRITEO["data"], "num_dense": 13, "table_rows": {"C1": 5000, "C2": 2}}
+    (source / "config.json").write_text(json.dumps(record))
+    ended = dlrm("plan", job_in(tmp_path, CRITEO | {"run": {"warm_start": {"from": "yesterday"}}}), "--json")
+    assert ended.code == 0, ended.err
+    result = json.loads(ended.out)
+    rows = {table["name"]: table["num_rows"] for table in result["plan"]["tables"]}
+    # A value that every row has, and two shared rows.
+    assert (rows["C1"], rows["C2"], rows["C3"]) == (5000, 3, 3)
+    assert result["sizes_from"].startswith("an estimate: all 10 raw rows")
+    assert result["sizes_from"].endswith("; at least those of the model that the run starts from")
+    assert any("`dlrm prepare --extend` counts them" in note for note in result["notes"])
+    assert result["resolved"]["job"]["model"]["embedding_dim"] == 12
+
+
 @pytest.mark.parametrize(
     ("document", "words"),
     [
         (CRITEO | {"resources": {"memory": "300MiB"}}, ["table sizes are an estimate: all 10 raw rows"]),
-        # It extends the tables of its model, whatever these have.
-        (CRITEO | {"run": {"warm_start": {"from": "yesterday"}}}, ["dlrm prepare", "hash_size"]),
+        (
+            CRITEO | {"run": {"warm_start": {"from": "yesterday"}}},
+            ["yesterday, run.warm_start.from: is not a directory (valid: the directory of a run that has succeeded"],
+        ),
         (
             {"data": {"train": ["/claim/a.tsv"]}, "resources": {"launcher": "kubernetes", "memory": "900TiB"}},
             [

@@ -142,6 +142,22 @@ def test_a_run_that_has_succeeded_says_so_and_answers_with_its_result(
     assert not directory.attempt(2).path.exists()
 
 
+def test_a_followed_run_that_has_succeeded_says_what_trains_on_newer_files(
+    dlrm: Command, directory: RunDirectory
+) -> None:
+    schema = {"categorical": [{"name": "site"}]}
+    data = {"train": ["clicks/*.csv"], "format": "csv", "schema": schema, "vocabulary": {"hash_size": 50}}
+    document = {**DOCUMENT, "data": {**data, "follow": {"idle_minutes": 5}}}
+    directory.spec.write_text(resolve(parse_job(document)).model_dump_json())
+    end(directory, Outcome(state="succeeded", reason=EndReason.COMPLETED, step=18, metrics={"auc": 0.75}))
+    directory.model.mkdir()
+    ended = dlrm("resume", str(directory.path))
+    assert ended.code == 0
+    said = " ".join(ended.err.split())
+    assert f'run.warm_start = {{from = "{directory.path}", optimizer_state = true}}' in said
+    assert "longer data.follow.idle_minutes, or null" in said
+
+
 def test_a_run_that_another_process_works_on_is_left_alone(dlrm: Command, directory: RunDirectory) -> None:
     with hold_run_lock(directory):
         ended = dlrm("resume", str(directory.path))

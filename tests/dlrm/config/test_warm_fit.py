@@ -50,17 +50,20 @@ def test_the_task_that_differs_is_named_with_its_field():
 
     buy = {"name": "buy", "label": "bought"}
     given, alone, one = (JobConfig.model_validate(tasked(*tasks)) for tasks in ([{**buy, "given": "click"}], [buy], []))
-    assert faults(given, alone) == {"model.tasks.1.given": "None"}
-    assert faults(alone, given) == {"model.tasks.1.given": "'click'"}
-    assert faults(one, alone) == {"model.tasks": "['click', 'buy']"}
+    untasked = JobConfig.model_validate({**tasked(), "model": {}})
+    anew = "; or train a model of other tasks anew, without run.warm_start"
+    assert faults(given, alone) == {"model.tasks.1.given": f"null{anew}"}
+    assert faults(alone, given) == {"model.tasks.1.given": f'"click"{anew}'}
+    assert faults(one, alone) == {"model.tasks": f'["click", "buy"]{anew}'}
+    assert faults(alone, untasked) == {"model.tasks": f"null{anew}"}
     assert faults(alone, alone) == {}
 
 
 def test_optimizers_must_be_the_same_where_their_state_is_kept():
     other = warm(True, dense_optimizer={"name": "sgd"}, table_optimizer={"name": "sgd"})
     assert faults(other, job()) == {
-        "dense_optimizer.name": "'adam', or run.warm_start.optimizer_state = false",
-        "table_optimizer.name": "'rowwise_adagrad', or run.warm_start.optimizer_state = false",
+        "dense_optimizer.name": '"adam", or run.warm_start.optimizer_state = false',
+        "table_optimizer.name": '"rowwise_adagrad", or run.warm_start.optimizer_state = false',
     }
     assert set(faults(warm(True), job(), has_checkpoint=False)) == {"run.warm_start.optimizer_state"}
     assert faults(warm(), job(), has_checkpoint=False) == {}

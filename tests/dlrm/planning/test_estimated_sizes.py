@@ -17,6 +17,7 @@ from dlrm.planning.estimated_sizes import SeenValues, estimate_num_values, estim
 from dlrm.planning.raw_sample import read_sample
 from dlrm.planning.sizes import Sizes, UnknownSizesError
 from dlrm.planning.table_sizes import find_table_sizes
+from dlrm.record import ModelRecord
 from tests.bucket.server import Bucket
 
 pytest_plugins = ["tests.bucket.fixtures"]
@@ -71,6 +72,10 @@ def estimate(data: dict[str, Any]) -> Sizes:
     return estimate_sizes(resolve(JobConfig.model_validate({"data": data})))
 
 
+def read_no_source() -> ModelRecord:
+    raise AssertionError("there is no warm start")
+
+
 def test_a_store_that_fails_leaves_the_sizes_unknown_for_a_plan_of_other_machines(
     bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,9 +90,9 @@ def test_a_store_that_fails_leaves_the_sizes_unknown_for_a_plan_of_other_machine
     with pytest.raises(
         UnknownSizesError, match=r"by workers \(s3://bucket/rows\.csv: reading failed: AWS Error NETWORK"
     ):
-        find_table_sizes(resolved, None, "unseen")
+        find_table_sizes(resolved, None, "unseen", read_no_source)
     with pytest.raises(OSError, match="reading failed"):
-        find_table_sizes(resolved, None, "here")
+        find_table_sizes(resolved, None, "here", read_no_source)
 
 
 @pytest.mark.parametrize("name", ["rows.parquet", "rows.csv", "rows.csv.gz"])

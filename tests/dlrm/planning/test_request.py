@@ -250,8 +250,11 @@ def test_hashed_columns_have_known_tables():
         ("x", 9, 8.0),
     ]
     counted = JobConfig.model_validate({"data": {**data, "vocabulary": {"columns": {"c*": {"hash_size": 7}}}}})
-    with pytest.raises(UnknownSizesError, match="the tables of x are unknown"):
+    with pytest.raises(UnknownSizesError, match=r"the tables of x are unknown .* or set a hash_size"):
         find_sizes(resolve(counted), None)
+    warm = JobConfig.model_validate({"data": counted.data, "run": {"warm_start": {"from": "old"}}})
+    with pytest.raises(UnknownSizesError, match=r"`dlrm prepare JOB --output DIRECTORY --extend MODEL`.*\"packed\"$"):
+        find_sizes(resolve(warm), None)
 
 
 def test_ranges_and_parts_of_times_have_tables_that_the_document_bounds():

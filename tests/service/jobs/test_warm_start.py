@@ -93,7 +93,7 @@ def test_the_id_of_a_job_that_has_succeeded_leads_to_its_run(live_api: Api) -> N
     other = {**with_state, "dense_optimizer": {"name": "sgd"}, "table_optimizer": {"name": "sgd"}}
     errors = live_api.submitter.post("/v1/jobs", json=other).json()["errors"]
     assert {error["field"] for error in errors} == {"dense_optimizer.name", "table_optimizer.name"}
-    assert errors[0]["valid"] == "'adam', or run.warm_start.optimizer_state = false"
+    assert errors[0]["valid"] == '"adam", or run.warm_start.optimizer_state = false'
 
 
 def test_other_jobs_are_refused_with_their_state_and_what_would_be_valid(shared_api: Api) -> None:

@@ -65,7 +65,7 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 def test_other_columns_are_named_with_their_fault(old: Path, schema: SchemaConfig, message: str) -> None:
     config = DataConfig(train=["rows.parquet"], format="parquet", schema=schema)
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError, match=rf"{message}.* \(valid: .* anew, without run\.warm_start"):
         check_base(config, open_base(old))
 
 

@@ -321,7 +321,7 @@ def test_a_damaged_source_is_refused_by_all_ranks_alike(
             "model.top_mlp: is [32, 1], but [16, 1] in the model that the run starts from (valid: [16, 1])",
         ),
         ({"num_ids": OLD_IDS - 1}, f"data.synthetic.num_ids: is {OLD_IDS - 1}"),
-        ({"dense_optimizer": {"name": "sgd"}}, "dense_optimizer.name: is 'sgd', but 'adam'"),
+        ({"dense_optimizer": {"name": "sgd"}}, 'dense_optimizer.name: is "sgd", but "adam"'),
     ],
 )
 def test_a_job_that_does_not_fit_the_model_is_refused_naming_the_field(
