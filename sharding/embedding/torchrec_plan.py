@@ -7,6 +7,7 @@ another layout is a table of TorchRec's of its own, table_wise on the block's ra
 before the input dist, and the partial embeddings of ranges of rows are added up where they arrive.
 """
 
+from collections import defaultdict
 from dataclasses import dataclass
 
 import torch
@@ -58,11 +59,15 @@ def name_feature(feature: int) -> str:
 def list_torchrec_tables(plan: Plan, ranks_per_node: int) -> list[TorchRecTable]:
     """List the tables of a plan that are not replicated, as TorchRec can shard them."""
     tables: list[TorchRecTable] = []
+    widths: dict[ShardingType, set[int]] = defaultdict(set)
+    for planned in plan.tables:
+        widths[planned.sharding_type] |= {block.num_columns for block in planned.blocks}
     for feature, planned in enumerate(plan.tables):
         table, blocks = planned.table, planned.blocks
         if planned.is_replicated:
             continue
-        if sharding_type := _find_type(planned, plan.world_size, ranks_per_node):
+        has_mixed_widths = len(widths[planned.sharding_type]) > 1
+        if sharding_type := _find_type(planned, plan.world_size, ranks_per_node, has_mixed_widths=has_mixed_widths):
             whole = Block(blocks[0].rank, 0, table.num_rows, 0, table.embedding_dim)
             tables.append(TorchRecTable(name_feature(feature), ShardSpec(feature, table, whole), sharding_type, blocks))
             continue
@@ -106,10 +111,18 @@ def _make_cache_params(table: TorchRecTable) -> CacheParams | None:
     return CacheParams(algorithm=CacheAlgorithm.LRU, load_factor=table.part.table.cache_share)
 
 
-def _find_type(planned: TablePlan, world_size: int, ranks_per_node: int) -> ShardingType | None:
-    """Find the type by which TorchRec puts the blocks of a table where our plan has them; None if absent."""
+def _find_type(
+    planned: TablePlan, world_size: int, ranks_per_node: int, *, has_mixed_widths: bool
+) -> ShardingType | None:
+    """Find the type by which TorchRec puts the blocks of a table where our plan has them; None if absent.
+
+    has_mixed_widths: whether shards of the type have different numbers of columns. FBGEMM (1.8, on CPUs) updates a
+    table with the width of one without rows before it, so that no rank may have such a one then.
+    """
     if len(planned.blocks) == 1:
         return "table_wise"
+    if has_mixed_widths and _leaves_ranks_out(planned, world_size, ranks_per_node):
+        return None
     match planned.sharding_type:
         case "column_wise" | "table_column_wise":
             return planned.sharding_type
@@ -123,6 +136,17 @@ def _find_type(planned: TablePlan, world_size: int, ranks_per_node: int) -> Shar
             return "grid"
         case _:
             return None
+
+
+def _leaves_ranks_out(planned: TablePlan, world_size: int, ranks_per_node: int) -> bool:
+    """Whether TorchRec gives some ranks a shard without rows."""
+    match planned.sharding_type:
+        case "row_wise":
+            return len(planned.blocks) < world_size
+        case "table_row_wise" | "grid":
+            return any(len(blocks) < ranks_per_node for blocks in _group_by_columns(planned.blocks))
+        case _:
+            return False
 
 
 def _group_by_columns(blocks: tuple[Block, ...]) -> list[tuple[Block, ...]]:

@@ -27,7 +27,7 @@ SHARDINGS = [
 
 def make_narrow_setting(dims: dict[str, Any] = DIMS, architecture: str = "dlrm", **changes: Any) -> TrainingSetting:
     model = make_small_model(architecture, embedding_dim=16, bottom_mlp=[8, 16], table_dims=dims)
-    return replace(TrainingSetting(256, 64, dense_rate=0.03, table_rate=0.03, model=model), **changes)
+    return replace(TrainingSetting(256, 64, dense_rate=0.1, table_rate=0.1, model=model), **changes)
 
 
 @pytest.mark.parametrize("world_size", [1, 2, pytest.param(4, marks=pytest.mark.slow)])
