@@ -130,7 +130,7 @@ def keep_decisions(job: JobSpec, earlier: JobConfig) -> JobSpec:
         section, name = field.split(".")
         _set_decided(document, field, decided[section][name])
     if job.run.warm_start is not None and are_dims_open(job.model.table_dims):
-        document["model"]["table_dims"] = decided["model"]["table_dims"]
+        document["model"]["table_dims"] = decided["model"]["table_dims"] or {"*": decided["model"]["embedding_dim"]}
     if job.model.architecture == "auto":
         _keep_settings(document["model"], earlier.model)
     return parse_document(JobSpec, document)

@@ -167,7 +167,8 @@ def resolve(
 def _has_open_fields(document: JobSpec, decisions: list[Decision], facts: DataFacts | None) -> bool:
     # The model that the job starts from is looked up together with the rows.
     waits_for_model = facts is None and document.run.warm_start is not None
-    return (waits_for_model and are_dims_open(document.model.table_dims)) or any(
+    is_decided = isinstance(document, JobConfig)
+    return (waits_for_model and not is_decided and are_dims_open(document.model.table_dims)) or any(
         decision.reason == UNKNOWN_ROWS or (waits_for_model and decision.field.startswith("model."))
         for decision in decisions
     )

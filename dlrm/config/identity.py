@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from dlrm.config.job import JobConfig
 from dlrm.config.optimizers import SETTINGS
+from dlrm.config.table_dims import has_one_dim
 
 EXECUTION_SETTINGS: dict[str, Any] = {
     "name": True,
@@ -63,7 +64,10 @@ def make_identity(job: JobConfig) -> dict[str, Any]:
         excluded["moments"] = True
     if job.data.format != "synthetic":
         excluded["data"] = {"train": True, "eval": True, "follow": True}
-    identity = dict(flatten(job.model_dump(mode="json", exclude=excluded)))
+    document = job.model_dump(mode="json", exclude=excluded)
+    if has_one_dim(job.model.table_dims, job.model.embedding_dim):
+        document["model"]["table_dims"] = None
+    identity = dict(flatten(document))
     if identity.get("moments.every") == "auto" and (
         job.variance_reduction is not None or job.dense_optimizer.schedule.follows_gain
     ):

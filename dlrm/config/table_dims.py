@@ -64,7 +64,8 @@ def check_dims(rules: Mapping[str, int | str], embedding_dim: int) -> None:
 
 def find_idle_rule(rules: Mapping[str, int | str] | None, tables: Iterable[str]) -> FieldError | None:
     """Find a rule that matches none of the tables, by name."""
-    fault = find_no_match(rules or {}, set(tables), "table")
+    # "*" is of all tables, and there may be none.
+    fault = find_no_match([name for name in rules or {} if name != "*"], set(tables), "table")
     return None if fault is None else FieldError("model.table_dims", *fault)
 
 
@@ -79,7 +80,7 @@ def find_dim_faults(
     valid = "null, for the dimensions of the model that the run starts from"
     if rules is None:
         return []
-    if old is None:
+    if old is None or has_one_dim(old, embedding_dim):
         narrower = [name for name, dim in rules.items() if not isinstance(dim, str) and dim != embedding_dim]
         message = f"all tables of the model that the run starts from have {embedding_dim}"
         return [FieldError(f"model.table_dims.{name}", message, valid) for name in narrower]
@@ -91,6 +92,11 @@ def find_dim_faults(
     first = f"{others[0]} gets {stated[others[0]]}, not {old[others[0]]}"
     message = f"differs from the model that the run starts from in {tables}: {first}"
     return [FieldError("model.table_dims", message, valid)]
+
+
+def has_one_dim(rules: Mapping[str, int | str] | None, embedding_dim: int) -> bool:
+    """Whether all tables are stated to have `embedding_dim`, which is as if nothing was stated."""
+    return rules is not None and set(rules.values()) == {embedding_dim}
 
 
 def is_open(rules: Mapping[str, int | str] | None) -> bool:

@@ -79,7 +79,7 @@ class Follower:
             time.sleep(follow.look_every_seconds)
             if not is_idle:
                 # There may be files that were not seen or read: this time does not count.
-                waiting_since += time.monotonic() - began
+                waiting_since += time.monotonic() - max(began, waiting_since)
         return ledger
 
     def _clean(self, ledger: Ledger) -> None:

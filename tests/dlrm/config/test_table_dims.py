@@ -6,6 +6,7 @@ import pytest
 
 from dlrm.config import ConfigError, DataFacts, ModelConfig, parse_document, resolve, resolve_with_rows
 from dlrm.config.decide import keep_decisions
+from dlrm.config.identity import list_differences, make_identity
 from dlrm.config.job import JobSpec
 from dlrm.config.table_dims import compute_auto_dim, find_dim_faults
 
@@ -60,9 +61,10 @@ def test_a_model_to_start_from_keeps_its_dimensions():
     for rules, difference in faults:
         (fault,) = find_dim_faults(rules, old, 16)
         assert difference in fault.message
-    assert not find_dim_faults({"*": "auto", "a": 16}, None, 16)
-    (fault,) = find_dim_faults({"a": 8}, None, 16)
-    assert fault.field == "model.table_dims.a"
+    for wide in (None, {"*": 16}, {"a": 16, "b": 16}):
+        assert not find_dim_faults({"*": "auto", "a": 16}, wide, 16)
+        (fault,) = find_dim_faults({"a": 8}, wide, 16)
+        assert fault.field == "model.table_dims.a"
 
 
 @pytest.mark.parametrize("rules", [None, {"*": "auto"}])
@@ -86,4 +88,17 @@ def test_a_whole_document_waits_for_the_model_that_it_starts_from(rules: Any, ol
     assert decided.asked is None
     assert decided.job.model.table_dims == (old or {"*": 16})
     assert resolve(decided.job).asked is None
-    assert keep_decisions(asked, decided.job).model.table_dims == (old or {"*": 16})
+    # A run of before these dimensions goes on, also without the model that it has started from.
+    earlier = decided.job.model_copy(update={"model": source})
+    assert resolve(earlier).asked is None
+    kept = keep_decisions(asked, earlier)
+    assert kept.model.table_dims == (old or {"*": 16})
+    again = resolve(kept)
+    assert again.asked is None
+    assert not list_differences(make_identity(again.job), make_identity(earlier))
+
+
+def test_rules_of_all_tables_hold_where_there_are_none():
+    schema = {"dense": [{"name": "x"}], "categorical": []}
+    data = {"format": "parquet", "train": ["rows.parquet"], "schema": schema}
+    parse_document(JobSpec, {"data": data, "model": {"table_dims": {"*": "auto"}}})
