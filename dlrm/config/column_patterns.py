@@ -5,11 +5,12 @@ import reprlib
 from collections.abc import Collection, Iterable, Mapping
 from typing import TypeVar
 
+from dlrm.config.schema import MAX_NAME_LENGTH
+
 Setting = TypeVar("Setting")
 
-MAX_PATTERN_LENGTH = 200
 MAX_MATCHES = 1_000_000
-"""Most pairs of a pattern and a name that are matched."""
+"""Most pairs of a pattern and a name that are matched; a service accepts documents with patterns from any user."""
 MAX_SHOWN = 5
 """Largest number of valid names that a message lists."""
 
@@ -27,9 +28,9 @@ def find_no_match(keys: Iterable[str], columns: Collection[str], kind: str) -> t
     """
     names = set(columns)
     patterns = [key for key in keys if key not in names]
-    if too_long := next((pattern for pattern in patterns if len(pattern) > MAX_PATTERN_LENGTH), None):
+    if too_long := next((pattern for pattern in patterns if len(pattern) > MAX_NAME_LENGTH), None):
         message = f"{reprlib.repr(too_long)} has {len(too_long):,} characters"
-        return message, f"names and patterns of up to {MAX_PATTERN_LENGTH} characters"
+        return message, f"names and patterns of up to {MAX_NAME_LENGTH} characters"
     if len(patterns) * len(names) > MAX_MATCHES:
         message = f"{len(patterns):,} patterns for {len(names):,} columns are too many to match"
         return message, f"up to {MAX_MATCHES // len(names):,} patterns, and any number of column names"

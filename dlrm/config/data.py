@@ -130,16 +130,18 @@ class VocabularyConfig(Config):
     precedence over patterns; among patterns the first one that matches applies."""
 
     @property
-    def dynamic_place(self) -> str | None:
-        """Place of a setting by which ids come and go, such as `columns.user.dynamic`; None if there is none."""
-        if self.dynamic is not None:
-            return "dynamic"
-        return next((f"columns.{name}.dynamic" for name, own in self.columns.items() if own.dynamic is not None), None)
+    def dynamic_rules(self) -> dict[str, DynamicIdsConfig]:
+        """Rules by which ids come and go, by their places, such as `columns.user.dynamic`."""
+        rules = {
+            "dynamic": self.dynamic,
+            **{f"columns.{name}.dynamic": own.dynamic for name, own in self.columns.items()},
+        }
+        return {place: rule for place, rule in rules.items() if rule is not None}
 
     @property
     def has_dynamic_ids(self) -> bool:
         """Whether ids of some column may come and go."""
-        return self.dynamic_place is not None
+        return bool(self.dynamic_rules)
 
     @model_validator(mode="after")
     def _check_dynamic(self) -> "VocabularyConfig":
@@ -362,14 +364,12 @@ class DataConfig(Config):
         """Check that the rows have times if ids are forgotten by them."""
         if self.raw_schema.time is not None:
             return
-        rules = {"": self.vocabulary.dynamic}
-        rules |= {f"columns.{name}.": own.dynamic for name, own in self.vocabulary.columns.items()}
-        for place, rule in rules.items():
-            if rule is not None and rule.ttl_days is not None:
+        for place, rule in self.vocabulary.dynamic_rules.items():
+            if rule.ttl_days is not None:
                 more = ", and a format with a schema" if self.format == "criteo_tsv" else ""
                 valid = f'ttl_rows; or data.schema.time, such as {{ name = "timestamp" }}{more}'
                 message = "the schema names no column of times"
-                raise invalid(f"vocabulary.{place}dynamic.ttl_days", message, valid)
+                raise invalid(f"vocabulary.{place}.ttl_days", message, valid)
 
     def _check_targets(self) -> None:
         """Check that each value of the targets of sequences has one table row, for good."""

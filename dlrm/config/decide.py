@@ -110,7 +110,7 @@ def decide(job: JobSpec, facts: DataFacts | None) -> tuple[JobConfig, list[Decis
         decisions.append(Decision(field=field, value=_describe_value(value), reason=reason))
     if facts is not None and facts.source is not None:
         if are_dims_open(job.model.table_dims):
-            document["model"]["table_dims"] = facts.source.table_dims or {"*": facts.source.embedding_dim}
+            document["model"]["table_dims"] = facts.source.stated_dims
         if job.model.architecture == "auto":
             _keep_settings(document["model"], facts.source)
     decisions += [
@@ -130,7 +130,7 @@ def keep_decisions(job: JobSpec, earlier: JobConfig) -> JobSpec:
         section, name = field.split(".")
         _set_decided(document, field, decided[section][name])
     if job.run.warm_start is not None and are_dims_open(job.model.table_dims):
-        document["model"]["table_dims"] = decided["model"]["table_dims"] or {"*": decided["model"]["embedding_dim"]}
+        document["model"]["table_dims"] = earlier.model.stated_dims
     if job.model.architecture == "auto":
         _keep_settings(document["model"], earlier.model)
     return parse_document(JobSpec, document)

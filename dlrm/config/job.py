@@ -163,18 +163,12 @@ class JobSpec(Config):
     def _check_deltas(self) -> Self:
         if not self.run.deltas:
             return self
-        nodes, ids = self.resources.node_range[-1], self.data.vocabulary
-        for field, is_set, message, valid in (
-            ("resources.nodes", nodes > 1, "deltas need the files of all ranks on one disk", "1"),
-            (
-                f"data.vocabulary.{ids.dynamic_place}",
-                ids.has_dynamic_ids,
-                "changes which id has a row, and a delta has no ids",
-                "null",
-            ),
-        ):
-            if is_set:
-                raise invalid(field, message, f"{valid}, or run.deltas false")
+        if self.resources.node_range[-1] > 1:
+            message = "deltas need the files of all ranks on one disk"
+            raise invalid("resources.nodes", message, "1, or run.deltas false")
+        for place in self.data.vocabulary.dynamic_rules:
+            message = "changes which id has a row, and a delta has no ids"
+            raise invalid(f"data.vocabulary.{place}", message, "null, or run.deltas false")
         return self
 
     @model_validator(mode="after")
@@ -291,12 +285,13 @@ class JobSpec(Config):
 
     @model_validator(mode="after")
     def _check_tasks(self) -> Self:
-        sharing = self.model.task_sharing
+        tasks, sharing = self.model.tasks or [], self.model.task_sharing
+        if len(tasks) < 2:
+            return self
         if self.preconditioner is not None and sharing is not None and sharing.loss_weighting == "uncertainty":
             message = "has factors of linear layers, and uncertainties of tasks are no such layer"
             raise invalid("preconditioner", message, 'null, or model.task_sharing.loss_weighting "fixed"')
-        if self.model.num_tasks > 1:
-            check_labels(self.model.tasks or [], self.data, self.run)
+        check_labels(tasks, self.data, self.run)
         return self
 
     @model_validator(mode="after")

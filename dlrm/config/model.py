@@ -185,6 +185,15 @@ class ModelConfig(ModelSpec):
         """Choose the embedding dimension of the table of one feature."""
         return choose_dim(self.table_dims, self.embedding_dim, name, num_rows)
 
+    def choose_table_dims(self, table_rows: Mapping[str, int]) -> dict[str, int]:
+        """Choose the embedding dimension of every table, by feature. table_rows: rows by feature."""
+        return {name: self.choose_table_dim(name, num_rows) for name, num_rows in table_rows.items()}
+
+    @property
+    def stated_dims(self) -> Mapping[str, int | Auto]:
+        """Rules of all tables, also if none is set."""
+        return self.table_dims or {"*": self.embedding_dim}
+
     def with_table_dims(self, table_rows: Mapping[str, int]) -> "ModelConfig":
         """Return the settings with the dimension of every table stated, if any of them may differ.
 
@@ -192,7 +201,7 @@ class ModelConfig(ModelSpec):
         """
         if self.table_dims is None:
             return self
-        dims = {name: self.choose_table_dim(name, num_rows) for name, num_rows in table_rows.items()}
+        dims = self.choose_table_dims(table_rows)
         are_wide = all(dim == self.embedding_dim for dim in dims.values())
         return self.model_copy(update={"table_dims": {"*": self.embedding_dim} if are_wide else dims})
 

@@ -6,12 +6,13 @@ from typing import Annotated, Any, cast
 from pydantic import BeforeValidator, Field, StringConstraints
 
 from dlrm.config.base import Auto
-from dlrm.config.column_patterns import MAX_PATTERN_LENGTH, find_no_match, find_setting
+from dlrm.config.column_patterns import find_no_match, find_setting
 from dlrm.config.errors import FieldError, invalid, shorten_value
 from dlrm.config.messages import format_some
+from dlrm.config.schema import MAX_NAME_LENGTH
 
 MIN_DIM, MAX_DIM, DIM_MULTIPLE = 4, 1024, 4
-_MAX_NAME_LENGTH = MAX_PATTERN_LENGTH + 20
+_MAX_FEATURE_LENGTH = MAX_NAME_LENGTH + 20
 """Largest number of characters of a feature: a column's, and the use of its values."""
 EmbeddingDim = Annotated[int, Field(ge=MIN_DIM, le=MAX_DIM, multiple_of=DIM_MULTIPLE)]
 
@@ -28,7 +29,7 @@ def _check_values(document: Any) -> Any:
 
 
 TableDims = Annotated[
-    dict[Annotated[str, StringConstraints(min_length=1, max_length=_MAX_NAME_LENGTH)], EmbeddingDim | Auto],
+    dict[Annotated[str, StringConstraints(min_length=1, max_length=_MAX_FEATURE_LENGTH)], EmbeddingDim | Auto],
     Field(min_length=1, max_length=10_000),
     BeforeValidator(_check_values),
 ]

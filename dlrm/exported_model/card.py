@@ -72,9 +72,10 @@ def _render_summary(config: SavedConfig, encoders: Encoders | None) -> str:
     if config.num_dense:
         inputs.append(format_count(config.num_dense, "dense feature"))
     if config.table_rows:
-        dims = [config.model.choose_table_dim(*table) for table in config.table_rows.items()]
-        num_bytes = 4 * sum(num_rows * dim for num_rows, dim in zip(config.table_rows.values(), dims, strict=True))
-        of_dims = f"{dims[0]}" if len(set(dims)) == 1 else f"{min(dims)} to {max(dims)}"
+        dims = config.model.choose_table_dims(config.table_rows)
+        num_bytes = 4 * sum(num_rows * dims[name] for name, num_rows in config.table_rows.items())
+        least, most = min(dims.values()), max(dims.values())
+        of_dims = f"{least}" if least == most else f"{least} to {most}"
         in_fp32 = "" if config.compression is None else " in fp32"
         size = f"{sum(config.table_rows.values()):,} rows by {of_dims} ({num_bytes / 1e6:,.1f} MB{in_fp32})"
         inputs.append(f"{format_count(len(config.table_rows), 'embedding table')} of {size}")

@@ -32,7 +32,7 @@ class PlainModel(nn.Module):
         """
         super().__init__()
         sequences = sequences or {}
-        table_dims = {name: config.choose_table_dim(name, num_rows) for name, num_rows in table_rows.items()}
+        table_dims = config.choose_table_dims(table_rows)
         self.tables = make_tables(table_rows, table_dims, config.pooling)
         self.sequences = tuple(sequences.values())
         self.dense = make_dense_part(config, num_dense, len(table_rows), 0, self.sequences, [*table_dims.values()])

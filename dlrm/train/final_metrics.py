@@ -39,9 +39,10 @@ def count_model_size(job: JobConfig, schema: DataSchema) -> dict[str, float | No
 
     Operations are counted in the forward and backward pass of the dense part, without the optimizer.
     """
-    table_dims = [job.model.choose_table_dim(feature.name, feature.num_ids) for feature in schema.tables]
-    size = count_dense_size(job.model, schema.num_dense, table_dims, schema.sequences)
-    in_tables = sum(f.num_ids * dim for f, dim in zip(schema.tables, table_dims, strict=True))
+    table_rows = {feature.name: feature.num_ids for feature in schema.tables}
+    dims = job.model.choose_table_dims(table_rows)
+    size = count_dense_size(job.model, schema.num_dense, [*dims.values()], schema.sequences)
+    in_tables = sum(num_rows * dims[name] for name, num_rows in table_rows.items())
     return {
         "num_parameters": in_tables + size.num_parameters,
         "flops_per_sample": count_flops(size, job.num_copies),

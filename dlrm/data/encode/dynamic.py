@@ -11,7 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from dlrm.config.dynamic_ids import DynamicIdsConfig
-from dlrm.data.encode.window_clock import WindowClock
+from dlrm.data.encode.window_clock import DAY_SECONDS, WindowClock
 
 Keys = NDArray[np.uint64]
 Ints = NDArray[np.int64]
@@ -22,7 +22,6 @@ MIN_IDLE_WINDOWS = 2
 """Windows in a row without a value before its row may be another's: this one and the one before. A batch is no longer
 than a window, so that none has both values."""
 _NO_ROW = -1
-_DAY_SECONDS = 86_400
 _LONG_AGO = np.iinfo(np.int64).min
 _MAX_FORGOTTEN_FRACTION = 0.25
 """Largest share of the entries that forgotten values may take up."""
@@ -173,7 +172,7 @@ class DynamicMap:
         if self._config.ttl_days is None:
             return None
         assert self._clock is not None, "values live by time"
-        return self._clock.find_oldest(window, self._config.ttl_days * _DAY_SECONDS)
+        return self._clock.find_oldest(window, self._config.ttl_days * DAY_SECONDS)
 
     @property
     def _bound(self) -> int:

@@ -5,6 +5,12 @@ from numpy.typing import NDArray
 
 Times = NDArray[np.float64]
 """Seconds since 1970."""
+DAY_SECONDS = 86_400
+
+
+def find_latest(times: Times) -> Times:
+    """Find the latest of each time and those before it [n]; NaN counts as unknown, -inf is before the first known."""
+    return np.maximum.accumulate(np.where(np.isnan(times), -np.inf, times))
 
 
 class WindowClock:
@@ -21,9 +27,7 @@ class WindowClock:
         windows 0 to n - 1, NaN if no row has one.
         """
         times = np.concatenate([before, medians])
-        is_known = ~np.isnan(times)
-        latest = np.maximum.accumulate(np.where(is_known, times, -np.inf))
-        self._times = np.maximum(latest, times[is_known][0])
+        self._times = np.maximum(find_latest(times), times[~np.isnan(times)][0])
         self._num_before = len(before)
 
     def find_oldest(self, window: int, seconds: float) -> int | None:

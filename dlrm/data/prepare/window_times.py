@@ -4,13 +4,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dlrm.data.encode.window_clock import Times
+from dlrm.data.encode.window_clock import DAY_SECONDS, Times, find_latest
 from dlrm.data.errors import DataError
 from dlrm.data.prepare.progress import PreparationProgress
 from dlrm.data.prepare.stage import StagedRows
 from dlrm.record import TIMES_GO_BACK
-
-_DAY_SECONDS = 86_400
 
 
 def read_window_times(rows: StagedRows, window_rows: int) -> Times:
@@ -45,8 +43,7 @@ def report_late_windows(medians: Times, before: Times, ttl_days: float, progress
     before: times of the windows of an earlier log.
     """
     times = np.concatenate([before, medians])
-    latest = np.maximum.accumulate(np.where(np.isnan(times), -np.inf, times))
-    days = (latest - times) / _DAY_SECONDS
+    days = (find_latest(times) - times) / DAY_SECONDS
     late = np.flatnonzero(days >= ttl_days)
     if len(late):
         message = (

@@ -38,6 +38,13 @@ class FollowedBucket:
             write_day(self._directory / "day.csv", day)
             self._bucket.write(KEY.format(day), (self._directory / "day.csv").read_bytes())
 
+    def read_first_of_two(self) -> int:
+        """Read one day, and bring another one. Return the rows of the first."""
+        self.bring(0)
+        first = self.follower.prepare_next(batch_rows=512, num_trained=-1)
+        self.bring(3)
+        return first.num_rows
+
     def _add(self, event: ProgressEvent | NoteEvent) -> None:
         if isinstance(event, NoteEvent):
             self.notes.append(event.name)
@@ -78,9 +85,7 @@ def test_a_store_that_fails_is_asked_again(
 ) -> None:
     """The store fails during this work, and has answered again before the follower does anything else."""
     followed = FollowedBucket(bucket, tmp_path)
-    followed.bring(0)
-    first = followed.follower.prepare_next(batch_rows=512, num_trained=-1)
-    followed.bring(3)
+    num_rows = followed.read_first_of_two()
     begin = getattr(prepare, work)
 
     def fail_and_begin(*arguments: Any) -> Any:
@@ -91,7 +96,7 @@ def test_a_store_that_fails_is_asked_again(
             bucket.proxy.failing_fraction = 0.0
 
     monkeypatch.setattr(prepare, work, fail_and_begin)
-    ledger = followed.follower.prepare_next(batch_rows=512, num_trained=first.num_rows)
+    ledger = followed.follower.prepare_next(batch_rows=512, num_trained=num_rows)
     assert [Path(file.name).stem for file in ledger.files] == ["day_0", "day_3"]
     assert followed.notes == ["files_read", "look_failed", "files_read"]
 
@@ -101,9 +106,7 @@ def test_a_store_that_is_down_for_the_idle_minutes_ends_no_job_and_is_reported_o
     bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, work: str
 ) -> None:
     followed = FollowedBucket(bucket, tmp_path)
-    followed.bring(0)
-    first = followed.follower.prepare_next(batch_rows=512, num_trained=-1)
-    followed.bring(3)
+    num_rows = followed.read_first_of_two()
     begin = getattr(prepare, work)
     errors = [OSError("AWS Error NETWORK_CONNECTION during ListObjectsV2 operation")] * 3
 
@@ -113,7 +116,7 @@ def test_a_store_that_is_down_for_the_idle_minutes_ends_no_job_and_is_reported_o
         return begin(*arguments)
 
     monkeypatch.setattr(prepare, work, fail_thrice)
-    ledger = followed.follower.prepare_next(batch_rows=512, num_trained=first.num_rows)
+    ledger = followed.follower.prepare_next(batch_rows=512, num_trained=num_rows)
     assert [Path(file.name).stem for file in ledger.files] == ["day_0", "day_3"]
     assert followed.notes == ["files_read", "look_failed", "files_read"]
 
@@ -127,9 +130,7 @@ def test_an_object_without_rights_is_refused_once_and_read_when_they_come(
     bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verbs: Sequence[str]
 ) -> None:
     followed = FollowedBucket(bucket, tmp_path, idle_minutes=None)
-    followed.bring(0)
-    first = followed.follower.prepare_next(batch_rows=512, num_trained=-1)
-    followed.bring(3)
+    num_rows = followed.read_first_of_two()
     begin, num_looks = prepare.look, 0
 
     def look(*arguments: Any) -> Any:
@@ -139,7 +140,7 @@ def test_an_object_without_rights_is_refused_once_and_read_when_they_come(
         return begin(*arguments)
 
     monkeypatch.setattr(prepare, "look", look)
-    ledger = followed.follower.prepare_next(batch_rows=512, num_trained=first.num_rows)
+    ledger = followed.follower.prepare_next(batch_rows=512, num_trained=num_rows)
     assert [Path(file.name).stem for file in ledger.files] == ["day_0", "day_3"]
     assert followed.notes == ["files_read", "file_refused", "files_read"]
 
